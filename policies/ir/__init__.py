@@ -1,0 +1,1 @@
+"""One vocabulary for planner, simulator, worker and pictures."""

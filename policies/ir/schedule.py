@@ -1,0 +1,28 @@
+"""A schedule: for each rank of one pipeline, the ordered actions of one step."""
+
+from dataclasses import dataclass
+
+from policies.ir.action import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The order of one step. It knows nothing of time; `policies.timing` prices it.
+
+    stage_rank: the pipeline rank that holds each global stage; length = number of stages.
+    orders: for each pipeline rank its actions, in order.
+    """
+
+    name: str
+    microbatches: int
+    stage_rank: tuple[int, ...]
+    orders: tuple[tuple[Action, ...], ...]
+    chunks: int = 1
+
+    @property
+    def stages(self) -> int:
+        return len(self.stage_rank)
+
+    @property
+    def ranks(self) -> int:
+        return len(self.orders)

@@ -1,0 +1,261 @@
+"""Every message of the system: Targets go down, Reports come up, always the latest whole value.
+
+Repeated, lost and late messages are harmless: Targets are absolute and ordered by (epoch, version), Reports by
+sequence number. Durations travel, moments do not: no two machines compare clocks.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from policies.ir.plan import ParallelPlan
+from policies.model.profile import ModelProfile
+from scheduler.protocol.spec import AttemptSpec
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Base of everything that crosses a process boundary; the tag is the class name."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, tag="run"):
+    """The member shall run."""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
+    """The member shall end: at once where grace_s is 0; else the pilot saves (if `save`) and stops at a step boundary.
+
+    grace_s is enforced by the shim on its boot clock. why: shown to the user.
+    """
+
+    grace_s: float
+    why: str
+    save: bool = True
+
+
+class Phase(StrEnum):
+    """Where a member is. EXITED: its process ended; GONE: so did all its descendants, the device is free."""
+
+    SPAWNING = "spawning"
+    IMPORTING = "importing"
+    BUILDING = "building"
+    JOINING = "joining"
+    LOADING = "loading"
+    PROBING = "probing"
+    TRAINING = "training"
+    EVALUATING = "evaluating"
+    SAVING = "saving"
+    EXITED = "exited"
+    GONE = "gone"
+
+
+class Cause(StrEnum):
+    """Why a member ended. The daemon blames the attempt's end on the highest of them (LIFECYCLE 35)."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    PROBE_DONE = "probe_done"
+    USER_EXCEPTION = "user_exception"
+    BAD_SPEC = "bad_spec"
+    OUT_OF_MEMORY = "out_of_memory"
+    SIGNAL = "signal"
+    STALLED = "stalled"
+    PEER_LOST = "peer_lost"
+    PLAN_MISMATCH = "plan_mismatch"
+    CHECKPOINT_BROKEN = "checkpoint_broken"
+    FENCED = "fenced"
+    NOT_SUPPORTED = "not_supported"
+    START_FAILED = "start_failed"
+    SHIM_LOST = "shim_lost"
+    KILLED = "killed"
+
+
+class Target(Message, frozen=True, kw_only=True):
+    """What one member shall be. (job, attempt, member) never returns.
+
+    ranks: the member of each rank in this generation. plan is None for a probe. store: "host:port" of the
+    generation's TCPStore, None until its node has reported it. save_no: raised to ask for a checkpoint now.
+    """
+
+    job: int
+    attempt: int
+    member: int
+    device: str
+    want: Run | Stop
+    spec: AttemptSpec
+    generation: int = 1
+    plan: ParallelPlan | None = None
+    ranks: tuple[int, ...] = (0,)
+    pilot: int = 0
+    store: str | None = None
+    save_no: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return (self.job, self.attempt, self.member)
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """Validation loss before this many steps had been taken."""
+
+    step: int
+    loss: float
+
+
+class Report(Message, frozen=True, kw_only=True):
+    """What one member is. seq grows with every change; only the highest counts. Unknown is None, never 0.
+
+    step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
+    """
+
+    job: int
+    attempt: int
+    member: int
+    seq: int
+    phase: Phase
+    generation: int = 1
+    revision: int = 0
+    plan: ParallelPlan | None = None
+    step: int | None = None
+    saved: int | None = None
+    store: str | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cause: Cause | None = None
+    message: str = ""
+    loss: float | None = None
+    step_time_s: float | None = None
+    first_evaluation: Evaluation | None = None
+    last_evaluation: Evaluation | None = None
+    resumed_step: int | None = None
+    total_steps: int | None = None
+    global_batch: int | None = None
+    fingerprint: str | None = None
+    profiles: tuple[ModelProfile, ...] = ()
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return (self.job, self.attempt, self.member)
+
+
+# --- daemon and agent, over ZeroMQ ---------------------------------------------------------------------------
+
+
+class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A device an agent offers. id: a UUID, unique in the cluster. healthy is False with a reason, never silently."""
+
+    id: str
+    kind: str
+    index: int
+    name: str = ""
+    memory_bytes: int | None = None
+    healthy: bool = True
+    reason: str = ""
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """An agent's first word in a session, with all it knows. session: random, one an agent start."""
+
+    node: str
+    machine: str
+    boot: str
+    session: str
+    address: str
+    devices: tuple[DeviceInfo, ...]
+    reports: tuple[Report, ...] = ()
+    stores: tuple[str, ...] = ()
+    protocol: int = PROTOCOL_VERSION
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    epoch: int
+    session: str
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """The daemon will not talk to this agent; what to do about it is in the text."""
+
+    session: str
+    why: str
+
+
+class Targets(Message, frozen=True, kw_only=True):
+    """All members this node shall have. Absence never kills: only `Stop` does."""
+
+    epoch: int
+    session: str
+    version: int
+    targets: tuple[Target, ...]
+
+
+class Reports(Message, frozen=True, kw_only=True):
+    """All members this node has. applied: the version of Targets it has acted on."""
+
+    session: str
+    seq: int
+    applied: int
+    reports: tuple[Report, ...]
+
+
+class Beat(Message, frozen=True, kw_only=True):
+    session: str
+    seq: int
+    applied: int
+    telemetry: dict[str, Any] | None = None
+
+
+class BeatAck(Message, frozen=True, kw_only=True):
+    """epoch tells a restarted daemon from the old one: an agent that sees a new one says Hello again."""
+
+    epoch: int
+    session: str
+    version: int
+    known: bool = True
+
+
+class Read(Message, frozen=True, kw_only=True):
+    """Asks for a member's log from an offset in bytes; negative counts from the end."""
+
+    request: int
+    job: int
+    attempt: int
+    member: int
+    offset: int
+    limit: int = 65536
+
+
+class Chunk(Message, frozen=True, kw_only=True):
+    """offset: of `data` in the whole log. size: bytes written so far. missing: why there is nothing to read."""
+
+    request: int
+    offset: int
+    data: bytes
+    size: int
+    missing: str = ""
+
+
+# --- agent and shim, over a Unix socket ------------------------------------------------------------------------
+
+
+class Spawn(Message, frozen=True, kw_only=True):
+    """Start this member; the log's file descriptor travels beside the message."""
+
+    target: Target
+
+
+class ShimHello(Message, frozen=True, kw_only=True):
+    """The shim's first word on every connection, so that an agent knows whom it has re-adopted."""
+
+    job: int
+    attempt: int
+    nonce: str
+    pid: int
+    protocol: int = PROTOCOL_VERSION
+
+
+FromAgent = Hello | Reports | Beat | Chunk
+ToAgent = Welcome | Refused | Targets | BeatAck | Read
+ToShim = Spawn | Target
+FromShim = ShimHello | Report

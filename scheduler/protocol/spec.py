@@ -1,0 +1,70 @@
+"""What a user asked for, as it is stored and as it travels to the worker."""
+
+from typing import Any
+
+import msgspec
+
+
+class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """dir: absolute path. every_s: seconds between periodic saves, 0 for none. keep: checkpoints kept."""
+
+    dir: str
+    every_s: float = 600.0
+    keep: int = 2
+    resume: str = "latest"
+
+
+class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A validated job file, defaults filled in. `scheduler.jobfile` makes it; nothing else does.
+
+    entrypoint: `package.module:function` returning a PipelineJob. workdir: absolute. total_steps, global_batch and
+    microbatch_size are None where the user's code decides. env and arguments are kept literally.
+    """
+
+    name: str
+    entrypoint: str
+    workdir: str
+    arguments: dict[str, Any] = {}
+    env: dict[str, str] = {}
+    team: str = "default"
+    queue: str = "default"
+    priority: int = 50
+    labels: dict[str, str] = {}
+    note: str = ""
+    min_devices: int = 1
+    max_devices: int = 1
+    allowed_devices: tuple[int, ...] = ()
+    device_kinds: tuple[str, ...] = ()
+    stages: tuple[int, ...] = ()
+    microbatches: int | None = None
+    microbatch_size: int | None = None
+    global_batch: int | None = None
+    replicas: int = 1
+    schedule: str | None = None
+    total_steps: int | None = None
+    checkpoint: CheckpointSpec | None = None
+    numerics: str = "exact"
+    preemptible: bool = True
+    signal: str = "SIGTERM"
+    grace_s: float = 120.0
+    min_runtime_s: float = 0.0
+    retries_max: int = 0
+    retries_backoff_s: float = 10.0
+    profile: str | None = None
+
+
+class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.
+
+    kind: train or probe. nonce: random, in the environment of every process of the attempt, so that strays are found.
+    probe_sizes: micro-batch sizes a probe measures (empty: the worker chooses). stage_time_s: fake devices only.
+    """
+
+    kind: str
+    job: JobSpec
+    nonce: str
+    seed: int = 0
+    spec_key: str = ""
+    fingerprint: str | None = None
+    start_timeout_s: float = 300.0
+    probe_timeout_s: float = 60.0
