@@ -85,8 +85,6 @@ class Tick:
     """Time has passed; timers that are due fire."""
 
 
-CoreEvent = (
-    Submit | Cancel | Hold | Release | SetPriority | NodeHello | NodeReports | NodeHeard | Planned | Tick
-)
+CoreEvent = Submit | Cancel | Hold | Release | SetPriority | NodeHello | NodeReports | NodeHeard | Planned | Tick
 Request = Submit | Cancel | Hold | Release | SetPriority
 Answer = dict[str, Any]

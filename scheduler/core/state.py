@@ -1,0 +1,152 @@
+"""All that the core knows: entities that the database also holds, and what lives in memory only.
+
+Entities are frozen; `put` replaces one and remembers it for the commit. Containers keep insertion order, and nothing
+iterates over a set, so that the same events give the same effects.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.model.profile import ModelProfile
+from scheduler.core.effects import Effects
+from scheduler.core.entities import (
+    Attempt,
+    AttemptState,
+    Device,
+    Entity,
+    Event,
+    Generation,
+    Job,
+    JobState,
+    Lease,
+    LeaseState,
+    Member,
+    Node,
+    ProfileRecord,
+)
+from scheduler.protocol.messages import Evaluation, Phase, Report
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the pilot of a job's open attempt last said. Memory only; back within one beat after a restart."""
+
+    phase: Phase = Phase.SPAWNING
+    step: int | None = None
+    loss: float | None = None
+    step_time_s: float | None = None
+    saved: int | None = None
+    first_evaluation: Evaluation | None = None
+    last_evaluation: Evaluation | None = None
+
+
+@dataclass(slots=True)
+class Counters:
+    """The next number of everything that never returns."""
+
+    job: int = 1
+    lease: int = 1
+    event: int = 1
+
+
+@dataclass(slots=True)
+class State:
+    """jobs: all that are not DONE, and those that ended lately. leases: open ones only, by id."""
+
+    epoch: int
+    jobs: dict[int, Job] = field(default_factory=dict)
+    attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    generations: dict[tuple[int, int, int], Generation] = field(default_factory=dict)
+    members: dict[tuple[int, int, int], Member] = field(default_factory=dict)
+    leases: dict[int, Lease] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    devices: dict[str, Device] = field(default_factory=dict)
+    profiles: dict[tuple[str, str], ProfileRecord] = field(default_factory=dict)
+    keys: dict[tuple[str, str], int] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
+
+    # memory only
+    progress: dict[int, Progress] = field(default_factory=dict)
+    reports: dict[tuple[int, int, int], Report] = field(default_factory=dict)
+    heard_us: dict[str, int] = field(default_factory=dict)
+    said_hello: dict[str, str] = field(default_factory=dict)
+    started_us: int = 0
+    blame_at_us: dict[tuple[int, int], int] = field(default_factory=dict)
+    version: int = 0
+    planning: bool = False
+    plan_wanted: bool = False
+    plan_at_us: int | None = None
+
+    def put(self, entity: Entity, out: Effects) -> None:
+        """Replace an entity and note it for the commit. Closed leases leave memory."""
+        self.version += 1
+        out.rows.append(entity)
+        match entity:
+            case Job():
+                self.jobs[entity.id] = entity
+            case Attempt():
+                self.attempts[entity.job, entity.number] = entity
+            case Generation():
+                self.generations[entity.job, entity.attempt, entity.number] = entity
+            case Member():
+                self.members[entity.job, entity.attempt, entity.number] = entity
+            case Lease():
+                if entity.state is LeaseState.CLOSED:
+                    self.leases.pop(entity.id, None)
+                else:
+                    self.leases[entity.id] = entity
+            case Node():
+                self.nodes[entity.id] = entity
+            case Device():
+                self.devices[entity.id] = entity
+            case ProfileRecord():
+                self.profiles[entity.spec_key, entity.device_kind] = entity
+
+    def note(
+        self,
+        out: Effects,
+        now: int,
+        kind: str,
+        message: str,
+        *,
+        actor: str = "jctd",
+        job: int | None = None,
+        attempt: int | None = None,
+        node: str | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        """Append one line to the story."""
+        event = Event(
+            seq=self.counters.event, time_us=now, kind=kind, actor=actor, message=message,
+            job=job, attempt=attempt, node=node, data=data or {},
+        )  # fmt: skip
+        self.counters.event += 1
+        out.events.append(event)
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    def open_attempt(self, job: int) -> Attempt | None:
+        """The job's attempt that has not ended; there is at most one."""
+        found = self.jobs.get(job)
+        if found is None or found.state is not JobState.ACTIVE:
+            return None
+        attempt = self.attempts.get((job, found.last_attempt))
+        return attempt if attempt is not None and attempt.state is not AttemptState.ENDED else None
+
+    def members_of(self, job: int, attempt: int) -> list[Member]:
+        members: list[Member] = []
+        while (member := self.members.get((job, attempt, len(members)))) is not None:
+            members.append(member)
+        return members
+
+    def generation_of(self, job: int, attempt: int) -> Generation | None:
+        """The attempt's only generation so far: later ones come with live resizing."""
+        return self.generations.get((job, attempt, 1))
+
+    def leases_of(self, job: int, attempt: int) -> list[Lease]:
+        return [lease for lease in self.leases.values() if (lease.job, lease.attempt) == (job, attempt)]
+
+    def profiles_of(self, spec_key: str) -> tuple[ModelProfile, ...]:
+        return tuple(
+            profile for (key, _), record in self.profiles.items() if key == spec_key for profile in record.profiles
+        )  # fmt: skip
