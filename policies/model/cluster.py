@@ -81,7 +81,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Everything a pass looks at. version: of the state it was taken from; now_us: microseconds of the daemon's clock."""
+    """Everything a pass looks at. version: of the state it was taken from; now_us: microseconds, daemon clock."""
 
     version: int
     now_us: int
