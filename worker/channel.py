@@ -1,4 +1,4 @@
-"""A non-blocking socket of frames that always carries the latest value: a slow reader skips, it never blocks a writer."""
+"""A non-blocking socket of frames that carries the latest value: a slow reader skips, and never blocks a writer."""
 
 import collections
 import contextlib

@@ -34,7 +34,7 @@ class Control:
         while self._target is None:
             self._read()
         first = self._target
-        self._report = Report(
+        self._report: Report = Report(
             job=first.job,
             attempt=first.attempt,
             member=first.member,

@@ -94,5 +94,6 @@ def _check_shadowing(module_name: str, workdir: str) -> None:
         if path.exists() and path.resolve() not in homes:
             raise Ended(
                 Cause.BAD_SPEC,
-                f"entrypoint {module_name!r}: the name {top!r} belongs to jctd, so {path} can never be imported; rename it",
+                f"entrypoint {module_name!r}: the name {top!r} belongs to jctd, so {path} can never be imported; "
+                "rename it",
             )

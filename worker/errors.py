@@ -3,7 +3,7 @@
 from scheduler.protocol.messages import Cause
 
 
-class Ended(Exception):  # noqa: N818  (an end, not always an error)
+class Ended(Exception):
     """The member ends for this cause. Raised anywhere in the member, turned into its last Report in `member`."""
 
     def __init__(self, cause: Cause, message: str = "", exit_code: int | None = None) -> None:

@@ -153,8 +153,8 @@ class Generation:
         if plan.global_batch != job.global_batch:
             raise Ended(
                 Cause.PLAN_MISMATCH,
-                f"the plan's {plan.microbatches} micro-batches of {plan.microbatch_size} are not the job's global batch "
-                f"of {job.global_batch}",
+                f"the plan's {plan.microbatches} micro-batches of {plan.microbatch_size} are not the job's global "
+                f"batch of {job.global_batch}",
             )
         return Batches(
             job.data, job.seed, job.shuffle, plan.global_batch, plan.microbatch_size, self._device, dtype_of(plan)
@@ -187,7 +187,8 @@ def trial(stage: Stage, value: Any) -> Tensor:
             value = layer.module(value)
             check_output(layer, value)
     stage.train(True)
-    return value
+    leaving: Tensor = value
+    return leaving
 
 
 def _shape(described: dict[str, Any]) -> Shape:

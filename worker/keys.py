@@ -28,7 +28,7 @@ def seed_for_epoch(seed: int, epoch: int) -> int:
 
 
 def reseed(value: int, device: torch.device) -> None:
-    """Start the streams that modules draw from on this device. Cheaper than torch.manual_seed, which visits them all."""
+    """Start the streams that modules draw from on this device. torch.manual_seed costs more."""
     torch.default_generator.manual_seed(value)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(value)

@@ -25,7 +25,9 @@ class Launched:
     reports: the newest of each member. hello: the shim's first word on the present connection.
     """
 
-    def __init__(self, folder: Path, spec: AttemptSpec, plan: ParallelPlan | None, start_shim: Callable[[Path], object]):
+    def __init__(
+        self, folder: Path, spec: AttemptSpec, plan: ParallelPlan | None, start_shim: Callable[[Path], object]
+    ):
         """Make the folder, write spec.json and start a shim. folder: named JOB.ATTEMPT. plan: None for a probe."""
         self.folder, self.spec, self.plan = folder, spec, plan
         self.job, self.attempt = (int(part) for part in folder.name.split("."))
@@ -80,9 +82,7 @@ class Launched:
                 self._pass_store(message)
         return bool(data)
 
-    def wait(
-        self, until: Callable[["Launched"], bool] | None = None, timeout_s: float = 120.0
-    ) -> dict[int, Report]:
+    def wait(self, until: Callable[["Launched"], bool] | None = None, timeout_s: float = 120.0) -> dict[int, Report]:
         """Poll until the condition holds (default: every member is gone), and return the reports.
 
         Raises:
@@ -153,7 +153,7 @@ def start_shim(folder: Path) -> subprocess.Popen[bytes]:
     """A shim as an agent starts it: a session of its own, output to shim.log."""
     spec = msgspec.json.decode((folder / "spec.json").read_bytes(), type=AttemptSpec)
     with open(folder / "shim.log", "ab") as log:
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603  (our own command line)
             [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,

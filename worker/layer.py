@@ -92,7 +92,7 @@ class Layer:
         Raises:
             ValueError: it is the state of another layer.
         """
-        own = {f"parameter/{name}": parameter for name, parameter in self.parameters.items()}
+        own: dict[str, Tensor] = {f"parameter/{name}": parameter for name, parameter in self.parameters.items()}
         own |= {f"buffer/{name}": buffer for name, buffer in self.module.named_buffers()}
         given = {key for key in tensors if not key.startswith("optimizer/")}
         if given != own.keys():

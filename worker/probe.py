@@ -42,8 +42,8 @@ def run(control: Control) -> Ended:
         if time.monotonic() > deadline:
             raise Ended(
                 Cause.START_FAILED,
-                f"the probe reached layer {index} ({name!r}) of {len(job.names)} in {spec.probe_timeout_s:.0f} s; give the "
-                "job a `profile`, or a smaller micro-batch size",
+                f"the probe reached layer {index} ({name!r}) of {len(job.names)} in {spec.probe_timeout_s:.0f} s; give "
+                "the job a `profile`, or a smaller micro-batch size",
             )
         layer = Layer(job, index, device)
         structures.append(layer.structure)
@@ -88,12 +88,20 @@ def _measure(
     backward is timed once for the input's gradient alone and once whole; the difference is the weights' share.
     """
     forward_s, input_s, whole_s = [], [], []
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        """Count what autograd keeps, each storage once."""
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
     for _ in range(1 + REPEATS):
         if isinstance(inputs, Tensor) and inputs.is_floating_point():
             inputs = inputs.detach().requires_grad_()
-        kept: dict[int, int] = {}
+        kept.clear()
         started = _now(device)
-        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: _keep(tensor, kept), lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             output = layer.module(inputs)
             check_output(layer, output)
             root = output if loss is None else loss(output)
@@ -121,13 +129,6 @@ def _measure(
         parameter_bytes=sum(p.numel() * p.element_size() for p in layer.parameters.values()),
     )
     return profile, output.detach()
-
-
-def _keep(tensor: Tensor, kept: dict[int, int]) -> Tensor:
-    """Count what autograd keeps, each storage once."""
-    storage = tensor.untyped_storage()
-    kept[storage.data_ptr()] = storage.nbytes()
-    return tensor
 
 
 def _now(device: torch.device) -> float:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from worker.errors import Ended, PeerLost
 from scheduler.protocol.messages import Cause
+from worker.errors import Ended, PeerLost
 
 LONGEST_NAP_S = 0.02
 

@@ -129,5 +129,6 @@ def _builder(name: str, layer: Any) -> Builder:
     if isinstance(layer, nn.Module):
         return lambda: layer
     if callable(layer):
-        return layer
+        builder: Builder = layer
+        return builder
     raise TypeError(f"layer {name!r} must be a module or a callable that builds one, got {type(layer).__name__}")

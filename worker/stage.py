@@ -33,7 +33,7 @@ class Stage:
         """
         if isinstance(inputs, Tensor) and inputs.is_floating_point():
             inputs = inputs.detach().requires_grad_(torch.is_grad_enabled())
-        value = inputs
+        value: Any = inputs
         for layer in self.layers:
             reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
             value = layer.module(value)
@@ -43,7 +43,8 @@ class Stage:
             _check_loss(value)
         if torch.is_grad_enabled():
             self._alive[microbatch] = (inputs, value)
-        return value.detach()
+        output: Tensor = value
+        return output.detach()
 
     def backward(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
         """Accumulate parameter gradients; return the gradient of the stage's input, None where it has none.

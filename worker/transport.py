@@ -32,10 +32,12 @@ class Group:
         self._group, self.rank, self.size = group, rank, size
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
-        return self._try(lambda: self._group.send([tensor], peer, tag))
+        work: Work = self._try(lambda: self._group.send([tensor], peer, tag))
+        return work
 
     def receive(self, tensor: Tensor, peer: int, tag: int) -> Work:
-        return self._try(lambda: self._group.recv([tensor], peer, tag))
+        work: Work = self._try(lambda: self._group.recv([tensor], peer, tag))
+        return work
 
     def sum(self, tensor: Tensor) -> None:
         """Sum over all ranks, in place. A group of one has nothing to do."""
@@ -85,7 +87,7 @@ class Groups:
         place = ranks.index(self._rank)
         if len(ranks) == 1:
             return Group(None, 0, 1)
-        options = ProcessGroupGloo._Options()
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stubs lag behind
         options._timeout = TIMEOUT
         options._devices = [ProcessGroupGloo.create_device(hostname=self._address)]
         store = PrefixStore(f"{self._prefix}/{name}", self._store)
@@ -104,9 +106,7 @@ def connect_store(address: str, timeout_s: float) -> Any:
     """
     host, _, port = address.rpartition(":")
     try:
-        return TCPStore(
-            host, int(port), None, False, datetime.timedelta(seconds=timeout_s), wait_for_workers=False
-        )
+        return TCPStore(host, int(port), None, False, datetime.timedelta(seconds=timeout_s), wait_for_workers=False)
     except (RuntimeError, ValueError) as error:
         raise PeerLost(f"the store at {address} does not answer: {str(error).splitlines()[0][:200]}") from None
 
@@ -127,5 +127,6 @@ def bucket_sum(group: Group, tensors: list[Tensor]) -> None:
         return
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     group.sum(flat)
-    for tensor, piece in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
         tensor.copy_(piece.view_as(tensor))

@@ -1,4 +1,4 @@
-"""Checkpoints: content-addressed layer files and a manifest written last. One exists when its hashes match, or not at all.
+"""Checkpoints: content-addressed layer files and a manifest written last. One is whole, or it does not exist.
 
 A store directory::
 

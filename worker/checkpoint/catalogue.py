@@ -34,7 +34,8 @@ def check_fence(store: Directory, job: int, attempt: int) -> None:
     if highest > (job, attempt):
         raise Ended(
             Cause.FENCED,
-            f"attempt {highest[1]} of job {highest[0]} has claimed {store.root}; this is attempt {attempt} of job {job}",
+            f"attempt {highest[1]} of job {highest[0]} has claimed {store.root}; this is attempt {attempt} of "
+            f"job {job}",
         )
 
 

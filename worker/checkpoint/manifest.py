@@ -75,7 +75,7 @@ def name(step: int) -> str:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """JSON with a checksum over its canonical form, so that a flipped byte is found before a wrong file is asked for."""
+    """JSON with a checksum over its canonical form, so that a flipped byte is found before it misleads."""
     body = msgspec.to_builtins(manifest)
     return json.dumps({**body, "checksum": _checksum(body)}, indent=1, sort_keys=True).encode()
 
