@@ -80,7 +80,8 @@ async def _run(options: argparse.Namespace) -> None:
         )
         folders = Folders(state)
         fake = all(device.kind.startswith("fake") for device in devices)
-        gangs: Gangs = FakeGangs(folders) if fake else Shims(folders, options.address)
+        kinds = {device.id: device.kind for device in devices}
+        gangs: Gangs = FakeGangs(folders, kinds) if fake else Shims(folders, options.address)
         agent = Agent(identity, gangs, folders, options.connect, _keys(options))
         await _until_told(agent, gangs)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import structlog
+from msgspec.structs import replace
 
 from agent.gangs import Gangs
 from scheduler.protocol.messages import Cause, DeviceInfo, Hello, Phase, Report, Reports, Target, Targets
@@ -36,8 +37,7 @@ class NodeMind:
 
     def hello(self) -> Hello:
         """Identity and everything known, for the beginning of a connection."""
-        fields = {name: getattr(self._identity, name) for name in self._identity.__struct_fields__}
-        return Hello(**fields | {"reports": tuple(self._reports.values())})
+        return replace(self._identity, reports=tuple(self._reports.values()))
 
     def reports(self) -> Reports:
         self._seq += 1

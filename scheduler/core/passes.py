@@ -102,7 +102,7 @@ def _commit(turn: Turn, start: Start, victims: list[Preempt], nonce: str) -> Non
     turn.put(_activated(job, start, number))
     attempt = Attempt(
         job=job.id, number=number, kind=kind, created_us=turn.now, nonce=f"{nonce}-{job.id}.{number}",
-        for_job=None,
+        saved_step=job.saved_step,
     )
     turn.put(attempt)
     ranks = tuple(range(len(start.devices)))

@@ -42,6 +42,7 @@ def _want(attempt: Attempt) -> Run | Stop:
 
 def _spec(job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
     return AttemptSpec(
-        kind=attempt.kind, job=job.spec, nonce=attempt.nonce, spec_key=job.spec_key, fingerprint=job.fingerprint,
+        kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
+        spec_key=job.spec_key, fingerprint=job.fingerprint,
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,
     )
