@@ -3,8 +3,8 @@
 import math
 
 import pytest
-
 from gang import Site, curve, log, metrics, plan
+
 from scheduler.protocol.messages import Cause, Phase
 from worker.launcher import Launched
 
