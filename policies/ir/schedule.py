@@ -11,6 +11,7 @@ class Schedule:
 
     stage_rank: the pipeline rank that holds each global stage; length = number of stages.
     orders: for each pipeline rank its actions, in order.
+    chunks: stages that each rank holds. slices: token slices that each micro-batch is cut into.
     """
 
     name: str
@@ -18,6 +19,7 @@ class Schedule:
     stage_rank: tuple[int, ...]
     orders: tuple[tuple[Action, ...], ...]
     chunks: int = 1
+    slices: int = 1
 
     @property
     def stages(self) -> int:

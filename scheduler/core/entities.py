@@ -130,7 +130,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One life of a gang. The four time stamps cut the JCT ledger; all are commits of the daemon."""
+    """One life of a gang. Its time stamps cut the JCT ledger; all are commits of the daemon.
+
+    saved_step: of the newest checkpoint when it began. resumed_step: where the pilot says it did begin.
+    """
 
     job: int
     number: int
@@ -148,7 +151,7 @@ class Attempt:
     stop_save: bool = False
     stop_why: str = ""
     stop_by: str | None = None
-    for_job: int | None = None
+    saved_step: int | None = None
     resumed_step: int | None = None
     last_step: int | None = None
     store: str | None = None

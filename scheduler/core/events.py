@@ -74,9 +74,10 @@ class NodeHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A policy's answer to the snapshot of `decisions.version`."""
+    """A policy's answer to the snapshot of `decisions.version`. nonce: fresh and random, for attempts it starts."""
 
     decisions: Decisions
+    nonce: str = ""
     error: str = ""
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from policies.model.profile import ModelProfile
+from scheduler.core import lifecycle
 from scheduler.core.effects import Effects
 from scheduler.core.entities import (
     Attempt,
@@ -51,7 +52,12 @@ class Counters:
 
 @dataclass(slots=True)
 class State:
-    """jobs: all that are not DONE, and those that ended lately. leases: open ones only, by id."""
+    """jobs: all that are not DONE, and those that ended lately. leases: open ones only, by id.
+
+    heard_us: when each node's session last gave a sign of life. said_hello: the session of each node that has said
+    Hello to this daemon. step_at_us: when each running job's step last grew. foreign: members that run though
+    this database does not know them, with their node. start_at_us: estimated starts of waiting jobs.
+    """
 
     epoch: int
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -71,26 +77,38 @@ class State:
     heard_us: dict[str, int] = field(default_factory=dict)
     said_hello: dict[str, str] = field(default_factory=dict)
     started_us: int = 0
-    blame_at_us: dict[tuple[int, int], int] = field(default_factory=dict)
+    step_at_us: dict[int, int] = field(default_factory=dict)
+    start_at_us: dict[int, int] = field(default_factory=dict)
+    foreign: dict[str, str] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False
-    plan_at_us: int | None = None
+    planned_us: int = 0
 
     def put(self, entity: Entity, out: Effects) -> None:
-        """Replace an entity and note it for the commit. Closed leases leave memory."""
+        """Replace an entity and note it for the commit. Closed leases leave memory; forbidden transitions raise."""
         self.version += 1
         out.rows.append(entity)
         match entity:
             case Job():
+                if (job := self.jobs.get(entity.id)) is not None:
+                    lifecycle.check(lifecycle.JOB, job.state, entity.state, f"job {job.id}")
                 self.jobs[entity.id] = entity
             case Attempt():
-                self.attempts[entity.job, entity.number] = entity
+                attempt_key = (entity.job, entity.number)
+                if (attempt := self.attempts.get(attempt_key)) is not None:
+                    lifecycle.check(lifecycle.ATTEMPT, attempt.state, entity.state, f"attempt {attempt_key}")
+                self.attempts[attempt_key] = entity
             case Generation():
-                self.generations[entity.job, entity.attempt, entity.number] = entity
+                key = (entity.job, entity.attempt, entity.number)
+                if (generation := self.generations.get(key)) is not None:
+                    lifecycle.check(lifecycle.GENERATION, generation.state, entity.state, f"generation {key}")
+                self.generations[key] = entity
             case Member():
                 self.members[entity.job, entity.attempt, entity.number] = entity
             case Lease():
+                if (lease := self.leases.get(entity.id)) is not None:
+                    lifecycle.check(lifecycle.LEASE, lease.state, entity.state, f"lease {lease.id}")
                 if entity.state is LeaseState.CLOSED:
                     self.leases.pop(entity.id, None)
                 else:
@@ -119,7 +137,7 @@ class State:
         event = Event(
             seq=self.counters.event, time_us=now, kind=kind, actor=actor, message=message,
             job=job, attempt=attempt, node=node, data=data or {},
-        )  # fmt: skip
+        )
         self.counters.event += 1
         out.events.append(event)
 
@@ -149,4 +167,4 @@ class State:
     def profiles_of(self, spec_key: str) -> tuple[ModelProfile, ...]:
         return tuple(
             profile for (key, _), record in self.profiles.items() if key == spec_key for profile in record.profiles
-        )  # fmt: skip
+        )

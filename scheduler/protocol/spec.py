@@ -57,13 +57,13 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.
 
     kind: train or probe. nonce: random, in the environment of every process of the attempt, so that strays are found.
-    probe_sizes: micro-batch sizes a probe measures (empty: the worker chooses). stage_time_s: fake devices only.
+    saved_step: of the newest checkpoint the daemon knows of; the checkpoint store itself has the last word.
     """
 
     kind: str
     job: JobSpec
     nonce: str
-    seed: int = 0
+    saved_step: int | None = None
     spec_key: str = ""
     fingerprint: str | None = None
     start_timeout_s: float = 300.0

@@ -1,0 +1,85 @@
+"""Fake gangs inside the agent, behind the same interface as real shims. Their state lies in the attempt folders."""
+
+import asyncio
+import time
+
+import msgspec
+
+from agent.folders import Attempt, Folders, write_durably
+from agent.gangs import OnReport
+from scheduler.protocol.fake import FakeMember, report_at
+from scheduler.protocol.messages import Phase, Report, Target
+
+EVERY_S = 0.05
+Key = tuple[int, int, int]
+
+
+def boot_time_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class FakeGangs:
+    """Looks at every member a few times a second and tells what has changed."""
+
+    def __init__(self, folders: Folders, kinds: dict[str, str]) -> None:
+        """kinds: device id -> kind."""
+        self._folders = folders
+        self._kinds = kinds
+        self._members: dict[Key, FakeMember] = {}
+        self._said: dict[Key, Report] = {}
+        self._on_report: OnReport = lambda report: None
+        self._task: asyncio.Task[None] | None = None
+
+    def adopt(self, on_report: OnReport) -> list[Report]:
+        self._on_report = on_report
+        self._task = asyncio.create_task(self._watch())
+        for attempt in self._folders.unfinished():
+            for file in sorted(self._folders.path(attempt).glob("fake-*.json")):
+                member = msgspec.json.decode(file.read_bytes(), type=FakeMember)
+                self._members[member.target.key] = member
+                self._said[member.target.key] = report_at(member, boot_time_s())
+        return list(self._said.values())
+
+    def spawn(self, target: Target) -> None:
+        attempt = (target.job, target.attempt)
+        self._folders.make(attempt, target.spec)
+        self._log(attempt, target)
+        born = FakeMember(target=target, kind=self._kinds[target.device], spawned_s=boot_time_s())
+        self._keep(born.told(target, boot_time_s()))
+
+    def deliver(self, target: Target) -> None:
+        if (member := self._members.get(target.key)) is not None:
+            self._keep(member.told(target, boot_time_s()))
+
+    def forget(self, key: Key) -> None:
+        self._members.pop(key, None)
+        self._said.pop(key, None)
+        if not any(other[:2] == key[:2] for other in self._members):
+            self._folders.done(key[:2])
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _keep(self, member: FakeMember) -> None:
+        key = member.target.key
+        self._members[key] = member
+        write_durably(self._folders.path(key[:2]) / f"fake-{key[2]}.json", msgspec.json.encode(member))
+
+    def _log(self, attempt: Attempt, target: Target) -> None:
+        with open(self._folders.open_log(attempt, target.member), "wb") as log:
+            log.write(f"fake member {target.member} of {target.spec.job.name!r}: nothing is computed\n".encode())
+
+    async def _watch(self) -> None:
+        while True:
+            now_s = boot_time_s()
+            for key, member in list(self._members.items()):
+                said = self._said.get(key)
+                if said is not None and said.phase is Phase.GONE:
+                    continue
+                report = report_at(member, now_s)
+                if said is None or msgspec.structs.replace(report, seq=said.seq) != said:
+                    self._said[key] = report
+                    self._on_report(report)
+            await asyncio.sleep(EVERY_S)

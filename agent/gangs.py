@@ -1,0 +1,24 @@
+"""What an agent's node logic needs of whatever runs members: real shims, or fake gangs that only consume time."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from scheduler.protocol.messages import Report, Target
+
+OnReport = Callable[[Report], None]
+
+
+class Gangs(Protocol):
+    """Calls return at once; what happens comes back through on_report, the whole latest value each time."""
+
+    def adopt(self, on_report: OnReport) -> list[Report]:
+        """Members of an earlier agent, alive or ended, as far as they are known at once."""
+
+    def spawn(self, target: Target) -> None: ...
+
+    def deliver(self, target: Target) -> None: ...
+
+    def forget(self, key: tuple[int, int, int]) -> None: ...
+
+    async def close(self) -> None:
+        """Let go of everything; what runs goes on running."""

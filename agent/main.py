@@ -1,0 +1,139 @@
+"""`jct-agent`: the command line of a node's agent."""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import structlog
+
+from agent.devices import BadDevices, offer_devices
+from agent.fake import FakeGangs
+from agent.folders import Folders
+from agent.gangs import Gangs
+from agent.identity import boot_id, machine_id
+from agent.link import Keys, Link, RefusedByDaemon
+from agent.node import NodeMind
+from agent.shims import Shims
+from scheduler.protocol.messages import Chunk, Hello, Read
+
+EX_USAGE, EX_REFUSED = 2, 4
+
+
+class Agent(NodeMind):
+    """The node's mind with its folder of logs and its line to the daemon."""
+
+    def __init__(self, identity: Hello, gangs: Gangs, folders: Folders, endpoint: str, keys: Keys | None) -> None:
+        self.link = Link(endpoint, keys, identity.session, self)
+        self._folders = folders
+        super().__init__(identity, gangs, self.link.news)
+
+    def read(self, ask: Read) -> Chunk:
+        return self._folders.read_log(ask.request, (ask.job, ask.attempt), ask.member, ask.offset, ask.limit)
+
+
+def main() -> None:
+    """Entry point of the console script; exits 2 for bad usage, 4 when the daemon refuses this agent."""
+    options = _options().parse_args()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        asyncio.run(_run(options))
+    except BadDevices as error:
+        sys.exit(_complain(str(error), EX_USAGE))
+    except RefusedByDaemon as error:
+        sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
+    except KeyboardInterrupt:
+        pass
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"jct-agent: {text}", file=sys.stderr)
+    return code
+
+
+def _options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.")
+    parser.add_argument("--connect", required=True, metavar="ENDPOINT", help="the daemon, e.g. tcp://127.0.0.1:7741")
+    parser.add_argument("--state", required=True, type=Path, help="folder for keys, attempts and logs")
+    parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
+    parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
+    parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
+    parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
+    return parser
+
+
+async def _run(options: argparse.Namespace) -> None:
+    state: Path = options.state
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _only_one(state):
+        machine = machine_id(state)
+        devices = offer_devices(options.devices, options.node, machine)
+        identity = Hello(
+            node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
+            address=options.address, devices=devices,
+        )
+        folders = Folders(state)
+        fake = all(device.kind.startswith("fake") for device in devices)
+        kinds = {device.id: device.kind for device in devices}
+        gangs: Gangs = FakeGangs(folders, kinds) if fake else Shims(folders, options.address)
+        agent = Agent(identity, gangs, folders, options.connect, _keys(options))
+        await _until_told(agent, gangs)
+
+
+@contextlib.contextmanager
+def _only_one(state: Path):  # type: ignore[no-untyped-def]
+    """Two agents on one state folder would both own its attempts."""
+    with (state / "agent.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit(_complain(f"another agent already works in {state}", EX_USAGE))
+        yield
+
+
+def _keys(options: argparse.Namespace) -> Keys | None:
+    import zmq.auth
+
+    if options.server_key is None:
+        return None
+    public, secret = _own_keys(options.state)
+    server, _ = zmq.auth.load_certificate(options.server_key)
+    return Keys(public, secret, server)
+
+
+def _own_keys(state: Path) -> tuple[bytes, bytes]:
+    import zmq.auth
+
+    file = state / "agent.key_secret"
+    if not file.exists():
+        old = os.umask(0o077)
+        try:
+            zmq.auth.create_certificates(state, "agent")
+        finally:
+            os.umask(old)
+    public, secret = zmq.auth.load_certificate(file)
+    assert secret is not None
+    return public, secret
+
+
+async def _until_told(agent: Agent, gangs: Gangs) -> None:
+    """SIGTERM and SIGINT end the agent; its workers go on."""
+    loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, link.cancel)
+    try:
+        await link
+    except asyncio.CancelledError:
+        pass
+    finally:
+        await gangs.close()
+
+
+if __name__ == "__main__":
+    main()

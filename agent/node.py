@@ -1,0 +1,95 @@
+"""The node's mind: newest Targets in, steps of `reconcile` out, Reports of all members up. No sockets here."""
+
+from collections.abc import Callable
+
+import structlog
+from msgspec.structs import replace
+
+from agent.gangs import Gangs
+from scheduler.protocol.messages import Cause, DeviceInfo, Hello, Phase, Report, Reports, Target, Targets
+from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
+
+log = structlog.get_logger()
+
+
+class NodeMind:
+    """Keeps what shall be and what is. `changed` is called whenever there is something new to send up."""
+
+    def __init__(self, identity: Hello, gangs: Gangs, changed: Callable[[], None]) -> None:
+        self._identity = identity
+        self._gangs = gangs
+        self._changed = changed
+        self._targets: tuple[Target, ...] = ()
+        self._delivered: dict[Key, Target] = {}
+        self._reports: dict[Key, Report] = {}
+        self._version = (0, 0)
+        self._seq = 0
+        for report in gangs.adopt(self._take_report):
+            self._reports[report.key] = report
+
+    @property
+    def applied(self) -> int:
+        return self._version[1]
+
+    @property
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return self._identity.devices
+
+    def hello(self) -> Hello:
+        """Identity and everything known, for the beginning of a connection."""
+        return replace(self._identity, reports=tuple(self._reports.values()))
+
+    def reports(self) -> Reports:
+        self._seq += 1
+        return Reports(
+            session=self._identity.session, seq=self._seq, applied=self.applied,
+            reports=tuple(self._reports.values()),
+        )
+
+    def welcome(self, epoch: int) -> None:
+        """A daemon's Targets start from version 0 in each of its epochs."""
+        if epoch > self._version[0]:
+            self._version = (epoch, 0)
+
+    def take_targets(self, targets: Targets) -> None:
+        """Older ones and those of an older daemon change nothing."""
+        if (targets.epoch, targets.version) < self._version or targets.session != self._identity.session:
+            return
+        self._version = (targets.epoch, targets.version)
+        self._targets = targets.targets
+        self._act()
+        self._changed()
+
+    def _act(self) -> None:
+        for step in reconcile(self._targets, self._reports, self._delivered):
+            match step:
+                case SpawnMember(target):
+                    log.info("spawn", job=target.job, attempt=target.attempt, member=target.member)
+                    self._reports[target.key] = _report(target, Phase.SPAWNING)
+                    self._delivered[target.key] = target
+                    self._gangs.spawn(target)
+                case Deliver(target):
+                    self._delivered[target.key] = target
+                    self._gangs.deliver(target)
+                case NeverStarted(target):
+                    self._reports[target.key] = _report(target, Phase.GONE)
+                case Forget(key):
+                    del self._reports[key]
+                    self._delivered.pop(key, None)
+                    self._gangs.forget(key)
+
+    def _take_report(self, report: Report) -> None:
+        known = self._reports.get(report.key)
+        if known is None or known.phase is Phase.GONE or report.seq < known.seq:
+            return
+        self._reports[report.key] = report
+        self._changed()
+
+
+def _report(target: Target, phase: Phase) -> Report:
+    gone = phase is Phase.GONE
+    return Report(
+        job=target.job, attempt=target.attempt, member=target.member, seq=1 if gone else 0, phase=phase,
+        generation=target.generation, cause=Cause.KILLED if gone else None,
+        message="stopped before it was started" if gone else "",
+    )

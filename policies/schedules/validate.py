@@ -1,0 +1,105 @@
+"""The one validator of schedules: complete, ordered, free of deadlock, and what it keeps alive."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from policies.ir.action import Action, Kind
+from policies.ir.schedule import Schedule
+from policies.schedules.dependencies import GRADIENT, Result, needs, result
+
+
+class InvalidSchedule(ValueError):
+    """A schedule that cannot run, or that computes something else than one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What each rank keeps at its worst moment.
+
+    peak_activations: an activation lives from its forward to its (input-)backward, in units of one rank's whole
+    activation of one micro-batch: a chunk counts 1 / chunks, a slice 1 / slices.
+    """
+
+    peak_activations: tuple[float, ...]
+
+
+def validate(schedule: Schedule) -> Footprint:
+    """Check a schedule.
+
+    Raises:
+        InvalidSchedule: an action is missing, doubled or on the wrong rank; or ranks wait for each other.
+    """
+    _check_complete(schedule)
+    for _ in walk(schedule.orders, schedule.stages, schedule.slices):
+        pass
+    return Footprint(tuple(_peak(order, schedule.chunks * schedule.slices) for order in schedule.orders))
+
+
+def walk(
+    orders: Sequence[Sequence[Action]], stages: int, slices: int = 1, made: frozenset[Result] = frozenset()
+) -> Iterator[tuple[int, Action]]:
+    """All actions with their ranks, in an order in which they can run: ranks take turns, each as soon as it can.
+
+    made: results that exist beforehand.
+
+    Raises:
+        InvalidSchedule: when no rank can go on; it names the action at the head of each stuck rank.
+    """
+    position = [0] * len(orders)
+    done: set[Result] = set(made)
+    left = sum(map(len, orders))
+    while left:
+        before = left
+        ready = [
+            rank
+            for rank, order in enumerate(orders)
+            if position[rank] < len(order) and done.issuperset(needs(order[position[rank]], stages, slices))
+        ]
+        for rank in ready:
+            action = orders[rank][position[rank]]
+            position[rank] += 1
+            left -= 1
+            made_now = result(action)
+            if made_now is not None:
+                done.add(made_now)
+            yield rank, action
+        if left == before:
+            heads = ", ".join(
+                f"rank {rank} at {order[position[rank]]}"
+                for rank, order in enumerate(orders)
+                if position[rank] < len(order)
+            )
+            raise InvalidSchedule(f"the schedule deadlocks; stuck heads: {heads}")
+
+
+def _check_complete(schedule: Schedule) -> None:
+    count: Counter[tuple[Kind, int, int, int]] = Counter()
+    for rank, order in enumerate(schedule.orders):
+        for action in order:
+            if not 0 <= action.stage < schedule.stages or schedule.stage_rank[action.stage] != rank:
+                raise InvalidSchedule(f"{action} stands on rank {rank}, which does not hold its stage")
+            count[action.kind, action.stage, action.microbatch, action.chunk] += 1
+    for stage, microbatch, chunk in product(
+        range(schedule.stages), range(schedule.microbatches), range(schedule.slices)
+    ):
+        forward, whole, input_, weight = (count.pop((kind, stage, microbatch, chunk), 0) for kind in Kind)
+        if forward != 1 or (whole, input_, weight) not in {(1, 0, 0), (0, 1, 1)}:
+            raise InvalidSchedule(
+                f"stage {stage}, micro-batch {microbatch}, slice {chunk}: {forward} forwards and "
+                f"{whole} backwards ({input_} input, {weight} weight); each must come exactly once"
+            )
+    if count:
+        raise InvalidSchedule(f"{next(iter(count))} is beyond the micro-batches or slices of the step")
+
+
+def _peak(order: Sequence[Action], parts: int) -> float:
+    live = peak = 0
+    for action in order:
+        if action.kind is Kind.FORWARD:
+            live += 1
+            peak = max(peak, live)
+        elif action.kind in GRADIENT:
+            live -= 1
+    return peak / parts

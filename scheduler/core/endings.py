@@ -1,0 +1,167 @@
+"""How attempts stop and end, and how their devices come free."""
+
+from dataclasses import replace
+
+from scheduler.core.entities import (
+    Attempt,
+    AttemptState,
+    EndCause,
+    GenerationState,
+    Job,
+    JobState,
+    LeaseState,
+    Member,
+    NodeState,
+    Result,
+)
+from scheduler.core.outcome import after_attempt, blame
+from scheduler.core.turn import Turn
+
+_GENERATION_END = {
+    GenerationState.PROPOSED: GenerationState.DROPPED,
+    GenerationState.ACTIVE: GenerationState.CLOSED,
+}
+
+_NOTHING_TO_SAVE = (EndCause.CANCELLED, EndCause.HELD, EndCause.PREEMPTED, EndCause.START_FAILED)  # while STARTING
+
+
+def finish_queued(turn: Turn, job: Job, result: Result, why: str, by: str) -> None:
+    """A job that holds nothing is over at once."""
+    done = replace(
+        job, state=JobState.DONE, result=result, ended_us=turn.now, ended_by=by,
+        reason_code=str(result), reason=why, reason_since_us=turn.now,
+    )
+    turn.put(done)
+    turn.note("Ended", f"{result}: {why}", actor=by, job=job.id)
+
+
+def stop_attempt(
+    turn: Turn, job: Job, cause: EndCause | None, *, grace_s: float, save: bool, why: str, by: str = "jctd"
+) -> None:
+    """Order the job's open attempt to stop. A second order never lengthens the first one's grace (LIFECYCLE 39).
+
+    cause is None where the members' own ends will tell it.
+    """
+    attempt = turn.state.open_attempt(job.id)
+    if attempt is None:
+        return
+    match attempt.state:
+        case AttemptState.GATHERING:
+            _end(turn, job, attempt, cause or EndCause.RANK_LOST, why)
+        case AttemptState.STOPPING:
+            _shorten(turn, attempt, cause, grace_s, why, by)
+        case _:
+            if attempt.state is AttemptState.STARTING and cause in _NOTHING_TO_SAVE:
+                grace_s, save = 0.0, False
+            stopping = replace(
+                attempt, state=AttemptState.STOPPING, stopping_us=turn.now, cause=cause,
+                stop_grace_s=grace_s, stop_save=save, stop_why=why, stop_by=by,
+            )
+            turn.put(stopping)
+            turn.note("Stopping", why, actor=by, job=job.id, attempt=attempt.number)
+            end_if_gone(turn, job.id, attempt.number)
+
+
+def _shorten(turn: Turn, attempt: Attempt, cause: EndCause | None, grace_s: float, why: str, by: str) -> None:
+    left_s = (attempt.stop_grace_s or 0.0) - (turn.now - (attempt.stopping_us or turn.now)) / 1e6
+    shorter = grace_s < left_s
+    if not shorter and attempt.cause is not None:
+        return
+    turn.put(
+        replace(
+            attempt, cause=attempt.cause or cause, stop_why=why, stop_by=by,
+            stop_grace_s=grace_s if shorter else attempt.stop_grace_s,
+            stop_save=attempt.stop_save and not shorter,
+        )
+    )
+
+
+def free_device(turn: Turn, member: Member) -> None:
+    """A member is gone: its lease closes, and a promise on the device becomes HELD in the same transaction."""
+    for lease in list(turn.state.leases.values()):
+        if (lease.job, lease.attempt, lease.member) != (member.job, member.attempt, member.number):
+            continue
+        if lease.state in (LeaseState.HELD, LeaseState.QUARANTINED):
+            turn.put(replace(lease, state=LeaseState.CLOSED, closed_us=turn.now))
+            _keep_promise(turn, lease.device)
+    turn.replan()
+
+
+def _keep_promise(turn: Turn, device: str) -> None:
+    for lease in list(turn.state.leases.values()):
+        if lease.device == device and lease.state is LeaseState.PROMISED:
+            turn.put(replace(lease, state=LeaseState.HELD))
+            start_if_gathered(turn, lease.job, lease.attempt)
+
+
+def start_if_gathered(turn: Turn, job: int, number: int) -> None:
+    """GATHERING -> STARTING once every lease is HELD: a gang starts whole or not at all."""
+    attempt = turn.state.attempts[job, number]
+    if attempt.state is AttemptState.GATHERING and all(
+        lease.state is LeaseState.HELD for lease in turn.state.leases_of(job, number)
+    ):
+        turn.put(replace(attempt, state=AttemptState.STARTING, starting_us=turn.now))
+        turn.note("Starting", "all devices are held", job=job, attempt=number)
+
+
+def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
+    """STOPPING -> ENDED when every member is gone, or its node LOST (that node's leases stay HELD until it tells)."""
+    attempt = turn.state.attempts.get((job_id, number))
+    if attempt is None or attempt.state is not AttemptState.STOPPING:
+        return
+    members = turn.state.members_of(job_id, number)
+    if any(member.gone_us is None and not _on_lost_node(turn, member) for member in members):
+        return
+    cause, guilty = blame(attempt.cause, members)
+    message = guilty.message if guilty is not None and guilty.message else attempt.stop_why
+    _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
+
+
+def _on_lost_node(turn: Turn, member: Member) -> bool:
+    node = turn.state.nodes.get(member.node)
+    return node is not None and node.state is NodeState.LOST
+
+
+def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None = None) -> None:
+    state = turn.state
+    progress = state.progress.pop(job.id, None)
+    state.step_at_us.pop(job.id, None)
+    ended = replace(
+        attempt, state=AttemptState.ENDED, cause=cause, message=message, ended_us=turn.now,
+        last_step=progress.step if progress is not None else attempt.last_step,
+    )
+    turn.put(ended)
+    if (generation := state.generation_of(job.id, attempt.number)) is not None:
+        turn.put(replace(generation, state=_GENERATION_END[generation.state]))
+    if attempt.state is AttemptState.GATHERING:
+        _drop_gathered(turn, attempt)
+    data = {"cause": str(cause), "step": ended.last_step}
+    turn.note("AttemptEnded", f"{cause}: {message}", job=job.id, attempt=attempt.number, data=data)
+    _move_on(turn, job, ended, cause, message, guilty)
+
+
+def _drop_gathered(turn: Turn, attempt: Attempt) -> None:
+    """Nothing ran: members never were, devices go back, and to whom they were promised."""
+    for member in turn.state.members_of(attempt.job, attempt.number):
+        turn.put(replace(member, gone_us=turn.now))
+    for lease in turn.state.leases_of(attempt.job, attempt.number):
+        turn.put(replace(lease, state=LeaseState.CLOSED, closed_us=turn.now))
+        if lease.state is LeaseState.HELD:
+            _keep_promise(turn, lease.device)
+
+
+def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None) -> None:
+    if guilty is not None:
+        job = replace(job, exit_code=guilty.exit_code, signal=guilty.signal)
+    if cause is EndCause.START_FAILED and guilty is not None and guilty.node not in job.avoid:
+        job = replace(job, avoid=(*job.avoid, guilty.node)[-3:])
+    if cause is EndCause.PLAN_MISMATCH:  # what the key was measured for is another model now: probe under a fresh key
+        job = replace(job, spec_key=f"{job.spec_key}+{attempt.number}", fingerprint=None)
+    progressed = (job.saved_step or 0) > (attempt.resumed_step or 0)
+    outcome = after_attempt(job, cause, message, progressed, turn.now, turn.settings)
+    turn.put(outcome.job)
+    if outcome.job.state is JobState.DONE:
+        turn.note("Ended", outcome.text, job=job.id, actor=outcome.job.ended_by or "job")
+    else:
+        turn.note("Queued", outcome.text, job=job.id)
+    turn.replan()

@@ -1,0 +1,158 @@
+"""Nodes: who they are, whether they live, and what they say runs on them when they come back."""
+
+from dataclasses import replace
+
+from scheduler.core.endings import end_if_gone, free_device, stop_attempt
+from scheduler.core.entities import Attempt, AttemptState, Device, EndCause, Member, Node, NodeState
+from scheduler.core.events import NodeHeard, NodeHello
+from scheduler.core.reports import take_report
+from scheduler.core.settings import us
+from scheduler.core.turn import Turn
+from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
+
+
+def hello(turn: Turn, event: NodeHello) -> None:
+    """Begin a node's session: the newest session of one machine supersedes the older one (LIFECYCLE 32)."""
+    said = event.hello
+    if (why := _refusal(turn, event)) is not None:
+        turn.out.refusals.append((event.public_key, said.session, why))
+        turn.note("NodeRefused", why, node=said.node)
+        return
+    old = turn.state.nodes.get(said.node)
+    node = Node(
+        id=said.node, public_key=event.public_key, machine=said.machine, address=said.address, boot=said.boot,
+        session=said.session, first_seen_us=old.first_seen_us if old else turn.now,
+    )
+    if node != old:
+        turn.put(node)
+    if old is None or turn.state.said_hello.get(said.node) != said.session:
+        turn.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
+    turn.state.said_hello[said.node] = said.session
+    turn.state.heard_us[said.node] = turn.now
+    _take_devices(turn, said)
+    if old is not None and old.boot != said.boot:
+        _rebooted(turn, said.node)
+    for report in said.reports:
+        take_report(turn, said.node, report)
+    if old is not None:
+        _missing_members(turn, said)
+    turn.replan()
+
+
+def heard(turn: Turn, event: NodeHeard) -> None:
+    """A sign of life; a SILENT node is UP again, a LOST one must say Hello first."""
+    node = turn.state.nodes.get(event.node)
+    if node is None or turn.state.said_hello.get(event.node) != event.session:
+        return
+    turn.state.heard_us[event.node] = turn.now
+    if node.state is not NodeState.UP:
+        turn.put(replace(node, state=NodeState.UP))
+        turn.note("NodeUp", "heard again", node=node.id)
+        turn.replan()
+
+
+def judge_silence(turn: Turn) -> None:
+    """SILENT after 15 s, LOST after 60 s; nobody is judged in the first 30 s of a daemon's life (LIFECYCLE 30)."""
+    state, cfg = turn.state, turn.settings
+    if turn.now < state.started_us + us(cfg.judge_after_s):
+        return
+    for node in list(state.nodes.values()):
+        since = max(state.heard_us.get(node.id, 0), state.started_us + us(cfg.judge_after_s - cfg.node_silent_s))
+        quiet = turn.now - since
+        if node.state is NodeState.UP and quiet >= us(cfg.node_silent_s):
+            node = replace(node, state=NodeState.SILENT)
+            turn.put(node)
+            turn.note("NodeSilent", f"nothing heard for {quiet / 1e6:.0f} s; no new work goes there", node=node.id)
+            turn.replan()
+        if node.state is NodeState.SILENT and quiet >= us(cfg.node_lost_s):
+            _lost(turn, node, quiet)
+
+
+def _lost(turn: Turn, node: Node, quiet: int) -> None:
+    turn.put(replace(node, state=NodeState.LOST))
+    text = f"nothing heard for {quiet / 1e6:.0f} s"
+    turn.note("NodeLost", text, node=node.id)
+    turn.state.said_hello.pop(node.id, None)
+    for attempt, _ in _members_on(turn, node.id):
+        job = turn.state.jobs[attempt.job]
+        why = f"node {node.id} is lost: {text}"
+        if turn.state.open_attempt(job.id) is not None:
+            stop_attempt(turn, job, EndCause.NODE_LOST, grace_s=0.0, save=False, why=why)
+            end_if_gone(turn, attempt.job, attempt.number)
+    turn.replan()
+
+
+def _refusal(turn: Turn, event: NodeHello) -> str | None:
+    said = event.hello
+    if said.protocol != PROTOCOL_VERSION:
+        return f"the agent speaks protocol {said.protocol}, this daemon {PROTOCOL_VERSION}: install the same version"
+    old = turn.state.nodes.get(said.node)
+    if old is not None and old.public_key != event.public_key:
+        return f"node {said.node} is known with another key; give this agent another --node name or its old key"
+    if old is not None and old.machine != said.machine:
+        return f"node {said.node} is bound to another machine; give this agent another --node name"
+    for node in turn.state.nodes.values():
+        if node.public_key == event.public_key and node.id != said.node:
+            return f"this key belongs to node {node.id}; every node needs a key of its own"
+    for info in said.devices:
+        device = turn.state.devices.get(info.id)
+        if device is not None and device.node != said.node:
+            return f"device {info.id} is already offered by node {device.node}"
+    return None
+
+
+def _take_devices(turn: Turn, said: Hello) -> None:
+    offered = {info.id for info in said.devices}
+    for info in said.devices:
+        device = Device(
+            id=info.id, node=said.node, kind=info.kind, index=info.index, name=info.name,
+            memory_bytes=info.memory_bytes, healthy=info.healthy, reason=info.reason,
+        )
+        if turn.state.devices.get(info.id) != device:
+            turn.put(device)
+    for device in list(turn.state.devices.values()):
+        if device.node == said.node and device.id not in offered:
+            if any(lease.device == device.id for lease in turn.state.leases.values()):
+                turn.put(replace(device, healthy=False, reason="no longer offered by its node"))
+            else:
+                del turn.state.devices[device.id]
+                turn.out.gone_devices.append(device.id)
+
+
+def _members_on(turn: Turn, node: str) -> list[tuple[Attempt, Member]]:
+    """Members that may still be alive on a node, with their attempts."""
+    return [
+        (turn.state.attempts[member.job, member.attempt], member)
+        for member in list(turn.state.members.values())
+        if member.node == node and member.gone_us is None
+    ]
+
+
+def _rebooted(turn: Turn, node: str) -> None:
+    """Another boot id means that everything of the old boot is gone; nothing is signalled (LIFECYCLE 28)."""
+    turn.note("NodeRebooted", "the machine has started anew; what ran there is gone", node=node)
+    for attempt, member in _members_on(turn, node):
+        if attempt.state is not AttemptState.GATHERING:
+            _declare_gone(turn, attempt, member, EndCause.NODE_LOST, "its machine was restarted")
+
+
+def _missing_members(turn: Turn, said: Hello) -> None:
+    """The node no longer knows a member that had been running: its shim and folder are gone."""
+    known = {(report.job, report.attempt, report.member) for report in said.reports}
+    for attempt, member in _members_on(turn, said.node):
+        ran = attempt.state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDED)
+        if ran and (member.job, member.attempt, member.number) not in known:
+            _declare_gone(turn, attempt, member, None, "its node no longer knows it")
+
+
+def _declare_gone(turn: Turn, attempt: Attempt, member: Member, cause: EndCause | None, why: str) -> None:
+    gone = replace(
+        member, cause=member.cause or Cause.SHIM_LOST, message=member.message or why,
+        exited_us=member.exited_us or turn.now, gone_us=turn.now,
+    )
+    turn.put(gone)
+    free_device(turn, gone)
+    job = turn.state.jobs.get(attempt.job)
+    if job is not None and attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
+        stop_attempt(turn, job, cause, grace_s=turn.settings.blame_s, save=False, why=why)
+    end_if_gone(turn, attempt.job, attempt.number)

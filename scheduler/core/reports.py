@@ -1,0 +1,182 @@
+"""What members say they are: progress, checkpoints, ends. Reports win about what *is*."""
+
+from dataclasses import replace
+
+from scheduler.core.endings import end_if_gone, free_device, stop_attempt
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    EndCause,
+    GenerationState,
+    Job,
+    Member,
+    ProfileRecord,
+)
+from scheduler.core.state import Progress
+from scheduler.core.turn import Turn
+from scheduler.protocol.messages import Cause, Phase, Report
+
+_OVER = (Phase.EXITED, Phase.GONE)
+
+
+def take_report(turn: Turn, node: str, report: Report) -> None:
+    """Take one report if it is news. Late and repeated ones change nothing."""
+    state = turn.state
+    member, attempt = state.members.get(report.key), state.attempts.get((report.job, report.attempt))
+    if member is None or attempt is None or member.node != node:
+        _unknown(turn, node, report)
+        return
+    last = state.reports.get(report.key)
+    if member.gone_us is not None or (last is not None and report.seq <= last.seq):
+        return
+    state.reports[report.key] = report
+    if attempt.state is not AttemptState.ENDED:
+        job = state.jobs[report.job]
+        _take_store(turn, report)
+        if _is_pilot(turn, report):
+            _take_progress(turn, job, report)
+        if report.phase in _OVER:
+            _take_exit(turn, job, member, report)
+    if report.phase is Phase.GONE:
+        _take_gone(turn, report)
+
+
+def _unknown(turn: Turn, node: str, report: Report) -> None:
+    """A member this database has never heard of: hands off, but the device is not free (LIFECYCLE 25)."""
+    name = f"{report.job}.{report.attempt}/{report.member}"
+    if report.phase in _OVER:
+        turn.state.foreign.pop(name, None)
+    elif name not in turn.state.foreign:
+        turn.state.foreign[name] = node
+        turn.note("ForeignMember", f"{name} runs there and is not in this database; end it by hand", node=node)
+
+
+def _is_pilot(turn: Turn, report: Report) -> bool:
+    generation = turn.state.generation_of(report.job, report.attempt)
+    if generation is None:
+        return False
+    rank = generation.plan.pilot_rank if generation.plan is not None else 0
+    return generation.ranks[rank] == report.member
+
+
+def _take_store(turn: Turn, report: Report) -> None:
+    attempt = turn.state.attempts[report.job, report.attempt]
+    if report.store is not None and attempt.store != report.store and _is_pilot(turn, report):
+        turn.put(replace(attempt, store=report.store))
+
+
+def _take_progress(turn: Turn, job: Job, report: Report) -> None:
+    state = turn.state
+    progress = state.progress.setdefault(job.id, Progress())
+    if report.phase not in _OVER:
+        progress.phase = report.phase
+    if report.step is not None and report.step != progress.step:
+        progress.step = report.step
+        state.step_at_us[job.id] = turn.now
+    for name in ("loss", "step_time_s", "saved", "first_evaluation", "last_evaluation"):
+        if (value := getattr(report, name)) is not None:
+            setattr(progress, name, value)
+    _keep_facts(turn, job, report)
+    attempt = state.attempts[report.job, report.attempt]
+    if report.resumed_step is not None and attempt.resumed_step is None:
+        attempt = replace(attempt, resumed_step=report.resumed_step)
+        turn.put(attempt)
+        if report.resumed_step:
+            said = report.message or f"resumed at step {report.resumed_step}"
+            turn.note("Resumed", said, job=job.id, attempt=attempt.number)
+    if report.profiles:
+        _take_profiles(turn, job, report)
+    if attempt.state is AttemptState.STARTING and _has_begun(attempt, report):
+        _running(turn, attempt)
+
+
+def _has_begun(attempt: Attempt, report: Report) -> bool:
+    """A probe has begun with its first layer, a training with its first finished step of this attempt."""
+    if attempt.kind is AttemptKind.PROBE:
+        return report.phase is Phase.PROBING or bool(report.profiles)
+    return report.step is not None and report.step > (attempt.resumed_step or 0)
+
+
+def _running(turn: Turn, attempt: Attempt) -> None:
+    turn.put(replace(attempt, state=AttemptState.RUNNING, running_us=turn.now))
+    generation = turn.state.generation_of(attempt.job, attempt.number)
+    assert generation is not None
+    turn.put(replace(generation, state=GenerationState.ACTIVE))
+    turn.note("Running", f"{attempt.kind} runs", job=attempt.job, attempt=attempt.number)
+
+
+def _keep_facts(turn: Turn, job: Job, report: Report) -> None:
+    """What must survive a restart: the newest checkpoint, the job's size, its validation losses."""
+    changed = replace(
+        job,
+        total_steps=report.total_steps or job.total_steps,
+        global_batch=report.global_batch or job.global_batch,
+        fingerprint=report.fingerprint or job.fingerprint,
+        saved_step=report.saved if report.saved is not None else job.saved_step,
+    )
+    if report.first_evaluation is not None and job.first_validation_loss is None:
+        changed = replace(changed, first_validation_loss=report.first_evaluation.loss)
+    if report.last_evaluation is not None:
+        changed = replace(changed, last_validation_loss=report.last_evaluation.loss)
+    if changed == job:
+        return
+    turn.put(changed)
+    if changed.saved_step != job.saved_step:
+        text = f"checkpoint of step {changed.saved_step} is complete"
+        turn.note("Checkpointed", text, job=job.id, attempt=report.attempt)
+
+
+def _take_profiles(turn: Turn, job: Job, report: Report) -> None:
+    job = turn.state.jobs[job.id]
+    kind = report.profiles[0].device_kind
+    record = ProfileRecord(
+        spec_key=job.spec_key, device_kind=kind, fingerprint=report.fingerprint or "",
+        profiles=report.profiles, total_steps=report.total_steps, global_batch=report.global_batch,
+    )
+    if turn.state.profiles.get((record.spec_key, kind)) != record:
+        turn.put(record)
+        text = f"{len(record.profiles[0].layers)} layers measured on {kind}"
+        turn.note("Probed", text, job=job.id, attempt=report.attempt)
+
+
+def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
+    if member.exited_us is not None:
+        return
+    turn.put(
+        replace(
+            member, exit_code=report.exit_code, signal=report.signal, cause=report.cause,
+            message=report.message, exited_us=turn.now,
+        )
+    )
+    attempt = turn.state.attempts[report.job, report.attempt]
+    how = _how(report)
+    turn.note("MemberEnded", f"member {member.number} on {member.node}: {how}", job=job.id, attempt=attempt.number)
+    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING):
+        return
+    if report.cause in (Cause.FINISHED, Cause.PROBE_DONE):
+        cause = EndCause.FINISHED if report.cause is Cause.FINISHED else EndCause.PROBE_DONE
+        stop_attempt(turn, turn.state.jobs[job.id], cause, grace_s=turn.settings.finish_grace_s, save=False, why=cause)
+    else:
+        why = f"member {member.number} on {member.node} ended: {how}"
+        stop_attempt(turn, turn.state.jobs[job.id], None, grace_s=turn.settings.blame_s, save=False, why=why)
+
+
+def _how(report: Report) -> str:
+    code = f"signal {report.signal}" if report.signal is not None else f"exit code {report.exit_code}"
+    text = f": {report.message}" if report.message else ""
+    return f"{report.cause or 'unknown cause'} ({code}){text}"
+
+
+def _take_gone(turn: Turn, report: Report) -> None:
+    member = replace(turn.state.members[report.key], gone_us=turn.now)
+    turn.put(member)
+    free_device(turn, member)
+    end_if_gone(turn, report.job, report.attempt)
+
+
+def stop_stalled(turn: Turn, job: Job, attempt: Attempt, quiet_s: float) -> None:
+    """No step for too long: the gang is stopped; the stall counts as a fault."""
+    why = f"no step finished for {quiet_s:.0f} s"
+    turn.note("Stalled", why, job=job.id, attempt=attempt.number)
+    stop_attempt(turn, job, EndCause.STALLED, grace_s=turn.settings.blame_s, save=False, why=why)

@@ -1,0 +1,114 @@
+"""What people ask for: submit, cancel, hold, release, change a priority. Every request gets exactly one Reply."""
+
+from dataclasses import replace
+
+from scheduler.core.effects import Reply
+from scheduler.core.endings import finish_queued, stop_attempt
+from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted
+from scheduler.core.errors import Code, JctError
+from scheduler.core.events import Cancel, Hold, Release, SetPriority, Submit
+from scheduler.core.turn import Turn
+
+
+def submit(turn: Turn, event: Submit) -> None:
+    """A new job, or the one that this user's idempotency key made before."""
+    state = turn.state
+    if event.key is not None and (known := state.keys.get((event.user, event.key))) is not None:
+        turn.out.replies.append(Reply(event.request, known))
+        return
+    job = Job(
+        id=state.counters.job, spec=event.spec, user=event.user, priority=event.spec.priority,
+        submitted_us=turn.now, spec_key=event.spec_key, total_steps=event.spec.total_steps,
+        global_batch=event.spec.global_batch, microbatch_size=event.spec.microbatch_size,
+        reason_code="Pending", reason="the next scheduling pass will look at it", reason_since_us=turn.now,
+    )
+    state.counters.job += 1
+    turn.put(job)
+    if event.key is not None:
+        state.keys[event.user, event.key] = job.id
+        turn.out.idempotency.append((event.user, event.key, job.id))
+    turn.note("Submitted", f"{job.spec.name!r} with priority {job.priority}", actor=event.user, job=job.id)
+    turn.out.replies.append(Reply(event.request, job.id))
+    turn.replan()
+
+
+def cancel(turn: Turn, event: Cancel) -> None:
+    """One rule for all states (LIFECYCLE 39): `wanted=cancel` is committed, then the job goes where that leads."""
+    if (job := _find(turn, event)) is None:
+        return
+    if job.state is not JobState.DONE and job.wanted is not Wanted.CANCEL:
+        why = f"cancelled by {event.actor}" + (f": {event.reason}" if event.reason else "")
+        job = replace(job, wanted=Wanted.CANCEL, wanted_by=event.actor)
+        turn.put(job)
+        turn.note("CancelRequested", why, actor=event.actor, job=job.id)
+        if job.state is JobState.QUEUED:
+            finish_queued(turn, job, Result.CANCELLED, why, event.actor)
+        else:
+            grace_s = turn.settings.cancel_grace_s
+            stop_attempt(turn, job, EndCause.CANCELLED, grace_s=grace_s, save=False, why=why, by=event.actor)
+        turn.replan()
+    turn.out.replies.append(Reply(event.request, job.id))
+
+
+def hold(turn: Turn, event: Hold) -> None:
+    """Keep a job from running; one that runs is checkpointed, stopped and queued as held."""
+    if (job := _find(turn, event)) is None or _refuse_done(turn, event, job):
+        return
+    if job.wanted is Wanted.CANCEL:
+        _refuse(turn, event, f"job {job.id} is being cancelled", "nothing to do")
+        return
+    if job.wanted is Wanted.RUN:
+        job = replace(
+            job, wanted=Wanted.HOLD, wanted_by=event.actor, reason_code="Held",
+            reason=f"held by {event.actor}; release it with: jct release {job.id}", reason_since_us=turn.now,
+        )
+        turn.put(job)
+        turn.note("Held", f"held by {event.actor}", actor=event.actor, job=job.id)
+        if job.state is JobState.ACTIVE:
+            grace_s, why = job.spec.grace_s, f"held by {event.actor}"
+            stop_attempt(turn, job, EndCause.HELD, grace_s=grace_s, save=True, why=why, by=event.actor)
+        turn.replan()
+    turn.out.replies.append(Reply(event.request, job.id))
+
+
+def release(turn: Turn, event: Release) -> None:
+    if (job := _find(turn, event)) is None or _refuse_done(turn, event, job):
+        return
+    if job.wanted is not Wanted.HOLD:
+        _refuse(turn, event, f"job {job.id} is not held", "nothing to release")
+        return
+    turn.put(replace(job, wanted=Wanted.RUN, wanted_by=event.actor, reason_code="Pending", reason="released"))
+    turn.note("Released", f"released by {event.actor}", actor=event.actor, job=job.id)
+    turn.replan()
+    turn.out.replies.append(Reply(event.request, job.id))
+
+
+def set_priority(turn: Turn, event: SetPriority) -> None:
+    if (job := _find(turn, event)) is None or _refuse_done(turn, event, job):
+        return
+    if job.priority != event.priority:
+        turn.put(replace(job, priority=event.priority))
+        data = {"old": job.priority, "new": event.priority}
+        text = f"priority {job.priority} -> {event.priority}"
+        turn.note("PriorityChanged", text, actor=event.actor, job=job.id, data=data)
+        turn.replan()
+    turn.out.replies.append(Reply(event.request, job.id))
+
+
+def _find(turn: Turn, event: Cancel | Hold | Release | SetPriority) -> Job | None:
+    job = turn.state.jobs.get(event.job)
+    if job is None:
+        error = JctError(Code.NOT_FOUND, f"there is no job {event.job}", hint="list yours with: jct ls -a")
+        turn.out.replies.append(Reply(event.request, error=error))
+    return job
+
+
+def _refuse_done(turn: Turn, event: Hold | Release | SetPriority, job: Job) -> bool:
+    if job.state is not JobState.DONE:
+        return False
+    _refuse(turn, event, f"job {job.id} has already ended ({job.result})", "submit it again as a new job")
+    return True
+
+
+def _refuse(turn: Turn, event: Hold | Release | SetPriority, message: str, hint: str) -> None:
+    turn.out.replies.append(Reply(event.request, error=JctError(Code.CONFLICT, message, hint=hint)))

@@ -1,0 +1,30 @@
+"""The clocks of LIFECYCLE, all settable. Durations in seconds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreSettings:
+    node_silent_s: float = 15.0
+    node_lost_s: float = 60.0
+    judge_after_s: float = 30.0
+    start_timeout_s: float = 300.0
+    probe_timeout_s: float = 60.0
+    stall_s: float = 60.0
+    stall_steps: int = 20
+    cancel_grace_s: float = 10.0
+    blame_s: float = 2.0
+    finish_grace_s: float = 30.0
+    fault_limit: int = 3
+    backoff_s: float = 5.0
+    backoff_cap_s: float = 300.0
+    replan_s: float = 10.0
+    jobs_kept: int = 1000
+
+
+US = 1_000_000
+
+
+def us(seconds: float) -> int:
+    """Seconds as whole microseconds."""
+    return round(seconds * US)

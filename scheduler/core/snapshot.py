@@ -1,0 +1,91 @@
+"""The state as a policy sees it."""
+
+from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job, LeaseState, NodeState, Wanted
+from scheduler.core.entities import JobState as Stored
+from scheduler.core.settings import us
+from scheduler.core.state import State
+
+
+def take_snapshot(state: State, now: int) -> ClusterSnapshot:
+    """Devices that may be offered, and all jobs that hold or want some."""
+    jobs = [_job_view(state, job, now) for job in state.jobs.values() if _takes_part(job)]
+    return ClusterSnapshot(version=state.version, now_us=now, devices=_devices(state), jobs=tuple(jobs))
+
+
+def offered(state: State, device_id: str) -> bool:
+    """Healthy, on a node that is UP and has said Hello to this daemon, and nothing unknown runs on the node."""
+    device = state.devices.get(device_id)
+    if device is None or not device.healthy:
+        return False
+    node = state.nodes.get(device.node)
+    up = node is not None and node.state is NodeState.UP and device.node in state.said_hello
+    return up and device.node not in state.foreign.values()
+
+
+def remaining_steps(state: State, job: Job) -> int:
+    """Declared steps less those done; of a waiting job, less those saved. At least 1."""
+    progress = state.progress.get(job.id)
+    done = progress.step if progress is not None and progress.step is not None else job.saved_step
+    return max(1, (job.total_steps or 1) - (done or 0))
+
+
+def _devices(state: State) -> tuple[DeviceView, ...]:
+    holder: dict[str, int] = {}
+    promised: dict[str, int] = {}
+    quarantined: dict[str, int] = {}
+    books = {LeaseState.HELD: holder, LeaseState.PROMISED: promised, LeaseState.QUARANTINED: quarantined}
+    for lease in state.leases.values():
+        books[lease.state][lease.device] = lease.job
+    return tuple(
+        DeviceView(
+            id=device.id, node=device.node, kind=device.kind, memory_bytes=device.memory_bytes,
+            holder=holder.get(device.id), promised=promised.get(device.id),
+        )
+        for device in state.devices.values()
+        if offered(state, device.id) and device.id not in quarantined
+    )
+
+
+def _takes_part(job: Job) -> bool:
+    return job.state is Stored.ACTIVE or (job.state is Stored.QUEUED and job.wanted is Wanted.RUN)
+
+
+def _job_view(state: State, job: Job, now: int) -> JobView:
+    attempt = state.open_attempt(job.id)
+    generation = state.generation_of(job.id, attempt.number) if attempt is not None else None
+    leases = state.leases_of(job.id, attempt.number) if attempt is not None else []
+    return JobView(
+        id=job.id, team=job.spec.team, priority=job.priority, submitted_us=job.submitted_us,
+        state=_state(attempt), menu=menu_request(state, job), remaining_steps=remaining_steps(state, job),
+        devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
+        plan=generation.plan if generation is not None else None,
+        preemptible=attempt is not None and _preemptible(job, attempt, now),
+        avoid=job.avoid, retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
+    )
+
+
+def _state(attempt: Attempt | None) -> str:
+    if attempt is None:
+        return JobState.PENDING
+    return JobState.STOPPING if attempt.state is AttemptState.STOPPING else JobState.RUNNING
+
+
+def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
+    """No victim until it has a checkpoint newer than its resume point, or has run its minimum (LIFECYCLE 13)."""
+    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is not AttemptKind.TRAIN:
+        return False
+    saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
+    assert attempt.running_us is not None
+    return saved or now - attempt.running_us >= us(job.spec.min_runtime_s)
+
+
+def menu_request(state: State, job: Job) -> MenuRequest:
+    """What bounds the job's choice; the first training plan has pinned its micro-batch size (LIFECYCLE 7)."""
+    spec = job.spec
+    return MenuRequest(
+        profiles=state.profiles_of(job.spec_key), global_batch=job.global_batch or 1,
+        min_devices=spec.min_devices, max_devices=spec.max_devices, allowed_devices=spec.allowed_devices,
+        microbatch_size=job.microbatch_size or spec.microbatch_size, microbatches=spec.microbatches,
+        stages=spec.stages, replicas=spec.replicas, schedule=spec.schedule,
+    )

@@ -1,0 +1,48 @@
+"""What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
+
+from scheduler.core.entities import Attempt, AttemptState, Job, Member
+from scheduler.core.settings import CoreSettings
+from scheduler.core.state import State
+from scheduler.protocol.messages import Run, Stop, Target
+from scheduler.protocol.spec import AttemptSpec
+
+
+def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target, ...]:
+    """All members the node shall have. A member leaves once its end is in the database."""
+    return tuple(
+        _target(state, member, attempt, settings)
+        for member in state.members.values()
+        if member.node == node
+        and member.gone_us is None
+        and (attempt := state.attempts[member.job, member.attempt]).state is not AttemptState.GATHERING
+    )
+
+
+def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettings) -> Target:
+    generation = state.generation_of(member.job, member.attempt)
+    assert generation is not None
+    plan = generation.plan
+    return Target(
+        job=member.job, attempt=member.attempt, member=member.number, device=member.device,
+        want=_want(attempt), spec=_spec(state.jobs[member.job], attempt, settings), generation=generation.number,
+        plan=plan, ranks=generation.ranks, pilot=generation.ranks[plan.pilot_rank if plan is not None else 0],
+        store=attempt.store,
+    )
+
+
+def _want(attempt: Attempt) -> Run | Stop:
+    match attempt.state:
+        case AttemptState.STARTING | AttemptState.RUNNING:
+            return Run()
+        case AttemptState.STOPPING:
+            return Stop(grace_s=attempt.stop_grace_s or 0.0, why=attempt.stop_why, save=attempt.stop_save)
+        case _:  # ended while its node was lost: what is left there is a late owner
+            return Stop(grace_s=0.0, why=attempt.message or "the attempt has ended", save=False)
+
+
+def _spec(job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
+    return AttemptSpec(
+        kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
+        spec_key=job.spec_key, fingerprint=job.fingerprint,
+        start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,
+    )

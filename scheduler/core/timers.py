@@ -1,0 +1,71 @@
+"""What happens because time passes. Timers are data: `next_deadline` says when a Tick is worth its while."""
+
+from dataclasses import replace
+
+from scheduler.core.endings import stop_attempt
+from scheduler.core.entities import AttemptKind, AttemptState, EndCause, Job, JobState, NodeState
+from scheduler.core.nodes import judge_silence
+from scheduler.core.reports import stop_stalled
+from scheduler.core.settings import CoreSettings, us
+from scheduler.core.state import State
+from scheduler.core.turn import Turn
+
+_OPEN = (AttemptState.STARTING, AttemptState.RUNNING)
+
+
+def tick(turn: Turn) -> None:
+    """Fire every timer that is due."""
+    judge_silence(turn)
+    state, cfg = turn.state, turn.settings
+    for job in list(state.jobs.values()):
+        if job.state is JobState.ACTIVE:
+            _judge_attempt(turn, job)
+        elif job.state is JobState.QUEUED and 0 < job.retry_at_us <= turn.now:
+            turn.put(replace(job, retry_at_us=0))
+            turn.replan()
+    waiting = any(job.state is JobState.QUEUED for job in state.jobs.values())
+    if waiting and turn.now >= state.planned_us + us(cfg.replan_s):
+        turn.replan()
+
+
+def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
+    """The earliest moment (microseconds) at which a Tick may change something; never later than a replan."""
+    due = [now + us(cfg.replan_s)]
+    due += [job.retry_at_us for job in state.jobs.values() if job.state is JobState.QUEUED and job.retry_at_us]
+    for node in state.nodes.values():
+        if node.state is not NodeState.LOST and node.id in state.heard_us:
+            wait_s = cfg.node_silent_s if node.state is NodeState.UP else cfg.node_lost_s
+            due.append(state.heard_us[node.id] + us(wait_s))
+    due += [at for job in state.jobs.values() if (at := _attempt_deadline(state, job, cfg)) is not None]
+    return max(now, min(due))
+
+
+def _attempt_deadline(state: State, job: Job, cfg: CoreSettings) -> int | None:
+    attempt = state.open_attempt(job.id)
+    if attempt is None or attempt.state not in _OPEN:
+        return None
+    if attempt.kind is AttemptKind.PROBE:
+        begun = attempt.running_us or attempt.starting_us or attempt.created_us
+        return begun + us(cfg.probe_timeout_s if attempt.running_us else cfg.start_timeout_s)
+    if attempt.state is AttemptState.STARTING:
+        return (attempt.starting_us or attempt.created_us) + us(cfg.start_timeout_s)
+    progress = state.progress.get(job.id)
+    step_time_s = progress.step_time_s if progress is not None else None
+    allowed_s = max(cfg.stall_s, cfg.stall_steps * (step_time_s or 0.0))
+    last = max(state.step_at_us.get(job.id, 0), attempt.running_us or 0, state.started_us + us(cfg.judge_after_s))
+    return last + us(allowed_s)
+
+
+def _judge_attempt(turn: Turn, job: Job) -> None:
+    at = _attempt_deadline(turn.state, job, turn.settings)
+    if at is None or turn.now < at:
+        return
+    attempt = turn.state.open_attempt(job.id)
+    assert attempt is not None
+    if attempt.state is AttemptState.RUNNING and attempt.kind is AttemptKind.TRAIN:
+        last = turn.state.step_at_us.get(job.id) or attempt.running_us or turn.now
+        stop_stalled(turn, job, attempt, (turn.now - last) / 1e6)
+    else:
+        what = "the probe" if attempt.kind is AttemptKind.PROBE else "the start"
+        why = f"{what} took longer than allowed"
+        stop_attempt(turn, job, EndCause.START_FAILED, grace_s=0.0, save=False, why=why)

@@ -1,0 +1,130 @@
+"""Fake members: they train nothing and only consume time, as their plan and profile say. Pure functions of time.
+
+Agents run them on fake devices, simulations under a virtual clock; both see the same lives.
+"""
+
+import math
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+from policies.cost import LayerCosts, profile_at
+from policies.model.device import DeviceKind
+from policies.planner import price
+
+from policies.ir.plan import ParallelPlan
+from policies.model.profile import LayerProfile, ModelProfile
+from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+
+LAYERS, STEPS, BATCH = 8, 100, 8
+FORWARD_S = 0.01
+START_S = 0.2
+STORE = "fake:1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeMember:
+    """A fake member's whole past. Times in seconds of one clock that never goes back.
+
+    joined_s: when it was told the generation's store, which is when training begins. stopped_s: when it was told to
+    stop; `target.want` says how.
+    """
+
+    target: Target
+    kind: str
+    spawned_s: float
+    joined_s: float | None = None
+    stopped_s: float | None = None
+
+    def told(self, target: Target, now_s: float) -> "FakeMember":
+        """The member after a new Target."""
+        joined, stopped = self.joined_s, self.stopped_s
+        if joined is None and target.store is not None:
+            joined = now_s
+        if stopped is None and isinstance(target.want, Stop):
+            stopped = now_s
+        return FakeMember(
+            target=target, kind=self.kind, spawned_s=self.spawned_s, joined_s=joined, stopped_s=stopped
+        )
+
+
+def report_at(member: FakeMember, now_s: float) -> Report:
+    """What the member is at a moment: a pure function, so a restarted agent finds its fakes where they would be."""
+    target = member.target
+    spec = target.spec
+    seq = 1 + int((now_s - member.spawned_s) * 1000)
+    report = Report(
+        job=target.job, attempt=target.attempt, member=target.member, seq=seq, generation=target.generation,
+        phase=Phase.JOINING, store=STORE if target.member == target.pilot else None,
+    )
+    if (killed := _killed_s(member)) is not None and now_s >= killed:
+        return replace(report, phase=Phase.GONE, signal=9, cause=Cause.KILLED)
+    if spec.kind == "probe":
+        return _probe(member, report, now_s)
+    return report if member.joined_s is None or target.plan is None else _train(member, report, target.plan, now_s)
+
+
+def _killed_s(member: FakeMember) -> float | None:
+    """A stop without grace, or one that finds the member before its training, ends it at once."""
+    want = member.target.want
+    if member.stopped_s is None or not isinstance(want, Stop):
+        return None
+    waiting = member.joined_s is None or member.stopped_s < member.joined_s + START_S
+    return member.stopped_s if want.grace_s == 0 or waiting or member.target.spec.kind == "probe" else None
+
+
+def _probe(member: FakeMember, report: Report, now_s: float) -> Report:
+    if now_s < member.spawned_s + START_S:
+        return replace(report, phase=Phase.PROBING)
+    job = member.target.spec.job
+    batch = job.global_batch or BATCH
+    sizes = [size for size in range(1, batch + 1) if batch % size == 0]
+    return replace(
+        report, phase=Phase.GONE, exit_code=0, cause=Cause.PROBE_DONE, fingerprint="fake", global_batch=batch,
+        total_steps=job.total_steps or STEPS, profiles=tuple(fake_profile(size, member.kind) for size in sizes),
+    )
+
+
+def _train(member: FakeMember, report: Report, plan: ParallelPlan, now_s: float) -> Report:
+    spec = member.target.spec
+    total, first = spec.job.total_steps or STEPS, spec.saved_step or 0
+    step_s = step_time_s(plan, member.kind)
+    assert member.joined_s is not None
+    begun = member.joined_s + START_S
+    last = total
+    if member.stopped_s is not None:  # the step under way is finished
+        last = min(total, first + max(0, math.ceil((member.stopped_s - begun) / step_s)))
+    step = min(last, first + max(0, int((now_s - begun) / step_s)))
+    pilot = member.target.member == member.target.pilot
+    report = replace(
+        report, phase=Phase.TRAINING if now_s >= begun else Phase.LOADING, resumed_step=first, fingerprint="fake",
+        total_steps=total, global_batch=plan.global_batch, step=step if pilot else None,
+        step_time_s=step_s if pilot and step > first else None, loss=fake_loss(step) if pilot else None,
+    )
+    if now_s < begun or step < last:
+        return report
+    want = member.target.want
+    save = step == total or (isinstance(want, Stop) and want.save)
+    return replace(
+        report, phase=Phase.GONE, exit_code=0, cause=Cause.FINISHED if step == total else Cause.STOPPED,
+        saved=step if pilot and save else None,
+    )
+
+
+def fake_loss(step: int) -> float:
+    """Falls as a loss would, for tables to show."""
+    return 0.5 + 5.0 / math.sqrt(1 + step)
+
+
+def step_time_s(plan: ParallelPlan, kind: str) -> float:
+    """Seconds a step of the plan takes on fake devices, by the planner's own cost model."""
+    profile = profile_at((fake_profile(plan.microbatch_size, kind),), plan.microbatch_size)
+    return price(plan, LayerCosts(profile), DeviceKind(kind)).step_time_s
+
+
+def fake_profile(size: int, kind: str, layers: int = LAYERS) -> ModelProfile:
+    """Equal layers; seconds grow with the micro-batch size over a fixed part."""
+    forward = FORWARD_S * (0.2 + 0.8 * size)
+    named = tuple(
+        LayerProfile(f"layer-{index}", forward, forward, forward, 1 << 20, 4 << 20, 4 << 20) for index in range(layers)
+    )
+    return ModelProfile("fake", size, kind, named)
