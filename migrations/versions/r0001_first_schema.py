@@ -149,7 +149,7 @@ def upgrade() -> None:
         sa.Column("stop_save", sa.Boolean(), nullable=False),
         sa.Column("stop_why", sa.String(), nullable=False),
         sa.Column("stop_by", sa.String(), nullable=True),
-        sa.Column("for_job", sa.BigInteger(), nullable=True),
+        sa.Column("saved_step", sa.BigInteger(), nullable=True),
         sa.Column("resumed_step", sa.BigInteger(), nullable=True),
         sa.Column("last_step", sa.BigInteger(), nullable=True),
         sa.Column("store", sa.String(), nullable=True),

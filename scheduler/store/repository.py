@@ -91,20 +91,20 @@ class Repository:
     # --- everything the core remembers -----------------------------------------------------------------------
 
     def load(self) -> State:
-        """All jobs that are not DONE and the newest that are, with what belongs to them; open leases; the rest."""
+        """All jobs that are not DONE or still hold a device, the newest that are, and what belongs to them."""
         jobs = TABLES[Job]
         recent = select(jobs.c.id).where(jobs.c.state == JobState.DONE).order_by(jobs.c.id.desc()).limit(RECENT_JOBS)
         state = State(epoch=self.epoch)
         with self.read.connect() as connection:
-            wanted = (jobs.c.state != JobState.DONE) | jobs.c.id.in_(recent.scalar_subquery())
+            open_leases = TABLES[Lease].c.state != LeaseState.CLOSED
+            holding = select(TABLES[Lease].c.job).where(open_leases)
+            wanted = (jobs.c.state != JobState.DONE) | jobs.c.id.in_(recent.scalar_subquery()) | jobs.c.id.in_(holding)
             ids = select(jobs.c.id).where(wanted).scalar_subquery()
             state.jobs = {job.id: job for job in _entities(connection, Job, wanted)}
             state.attempts = _of_jobs(connection, Attempt, ids)
             state.generations = _of_jobs(connection, Generation, ids)
             state.members = _of_jobs(connection, Member, ids)
-            state.leases = {
-                lease.id: lease for lease in _entities(connection, Lease, TABLES[Lease].c.state != LeaseState.CLOSED)
-            }
+            state.leases = {lease.id: lease for lease in _entities(connection, Lease, open_leases)}
             state.nodes = {node.id: node for node in _entities(connection, Node)}
             state.devices = {device.id: device for device in _entities(connection, Device)}
             state.profiles = {(p.spec_key, p.device_kind): p for p in _entities(connection, ProfileRecord)}

@@ -108,7 +108,7 @@ class AttemptRow(Table, table=True):
     stop_save: bool
     stop_why: str
     stop_by: str | None
-    for_job: int | None = _us_or_null()
+    saved_step: int | None = _us_or_null()
     resumed_step: int | None = _us_or_null()
     last_step: int | None = _us_or_null()
     store: str | None

@@ -1,5 +1,6 @@
 """What the store promises: everything committed is there after any restart, once, on SQLite and on PostgreSQL."""
 
+import dataclasses
 import sqlite3
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from scheduler.store import migrate, repository
 from scheduler.store.audit import Audit, AuditEntry
 from scheduler.store.engine import parse_url, write_engine
 from scheduler.store.repository import Repository, Unavailable
+from scheduler.store.rows import TABLES
 from scheduler.store.tables import Table
 from scheduler.store.tokens import Role, Tokens
 
@@ -200,6 +202,20 @@ def test_only_the_newest_finished_jobs_are_loaded_and_the_rest_is_history(store,
     assert story.attempts == (replace(ATTEMPT, job=1),)
     assert story.generations == (replace(GENERATION, job=1),)
     assert history.story(99) is None
+
+
+def test_a_finished_job_that_still_holds_a_device_is_loaded_however_old(store, monkeypatch):
+    monkeypatch.setattr(repository, "RECENT_JOBS", 0)
+    store.commit(Effects(rows=[*ALL, replace(JOB, state=JobState.DONE, result=Result.NODE_LOST)]))
+    assert list(store.load().jobs) == [7]
+    assert len(store.load().members) == 2
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_field_of_an_entity_has_a_column(kind):
+    fields = {field.name for field in dataclasses.fields(kind)}
+    derived = {"name", "team", "queue"} if kind is Job else set()
+    assert fields | derived == {column.name for column in TABLES[kind].columns}
 
 
 def test_events_are_read_from_a_cursor(store):
