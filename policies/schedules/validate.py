@@ -66,12 +66,28 @@ def walk(
                 done.add(made_now)
             yield rank, action
         if left == before:
-            heads = ", ".join(
-                f"rank {rank} at {order[position[rank]]}"
-                for rank, order in enumerate(orders)
-                if position[rank] < len(order)
-            )
-            raise InvalidSchedule(f"the schedule deadlocks; stuck heads: {heads}")
+            heads = {rank: order[position[rank]] for rank, order in enumerate(orders) if position[rank] < len(order)}
+            raise InvalidSchedule(_deadlock(orders, heads, done, stages, slices))
+
+
+def _deadlock(
+    orders: Sequence[Sequence[Action]], heads: dict[int, Action], done: set[Result], stages: int, slices: int
+) -> str:
+    """Name the stuck heads, and follow what each waits for until a rank comes up again or nobody makes it."""
+    maker = {made: rank for rank, order in enumerate(orders) for made in map(result, order) if made is not None}
+    rank, seen, chain = min(heads), set[int](), []
+    while rank not in seen:
+        seen.add(rank)
+        head = heads[rank]
+        wanted = next(need for need in needs(head, stages, slices) if need not in done)
+        missing = Action(wanted[1], Kind(wanted[0]), wanted[2], wanted[3])
+        if wanted not in maker:
+            chain.append(f"{head} needs {missing}, which no rank makes")
+            break
+        rank = maker[wanted]
+        chain.append(f"{head} needs {missing} of rank {rank}")
+    stuck = ", ".join(f"rank {rank} at {head}" for rank, head in heads.items())
+    return f"the schedule deadlocks; stuck heads: {stuck}; cycle: {', '.join(chain)}"
 
 
 def _check_complete(schedule: Schedule) -> None:

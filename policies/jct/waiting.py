@@ -1,0 +1,73 @@
+"""Why a job waits: one code of the published list, one sentence with numbers, and when it may start."""
+
+from policies.jct.ledger import Ledger, numbers
+from policies.model.cluster import JobState, JobView
+from policies.model.decision import Wait
+
+
+def hopeless(ledger: Ledger, job: JobView) -> Wait | None:
+    """A reason that no free device would change; None where the job could start."""
+    if job.blocked:
+        code, _, text = job.blocked.partition(":")
+        return Wait(job.id, code, text.strip() or f"The job is blocked: {code}.")
+    seconds = (job.retry_at_us - ledger.snapshot.now_us) / 1e6
+    if seconds > 0:
+        return Wait(job.id, "Backoff", f"It is tried again in {seconds:.0f} s, after a failed start.", seconds)
+    kinds = ledger.kinds_of(job)
+    if not kinds:
+        if not ledger.kinds:
+            return Wait(job.id, "Resources", "No device is offered to the cluster at present.")
+        wanted, there = ", ".join(job.device_kinds), ", ".join(ledger.kinds)
+        return Wait(job.id, "NoSuchGPUType", f"It asks for {wanted}; the cluster has {there}.")
+    return _too_large(ledger, job)
+
+
+def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
+    minimum = job.menu.min_devices
+    kinds = [kind.name for kind in ledger.kinds_of(job)]
+    total = max(ledger.total(kind) for kind in kinds)
+    if minimum > total:
+        return Wait(job.id, "TooLarge", f"It needs at least {minimum} devices of one kind; the cluster has {total}.")
+    usable = max(ledger.total(kind, job.avoid) for kind in kinds)
+    if minimum > usable:
+        nodes = ", ".join(job.avoid)
+        return Wait(
+            job.id,
+            "Resources",
+            f"It needs {minimum} devices; {usable} are left without {nodes}, where it failed to start.",
+        )
+    if not job.menu.profiles:
+        return None
+    sizes = {(n, kind) for kind in kinds for n in ledger.menu(job).of(kind)}
+    if not sizes:
+        return Wait(
+            job.id, "TooLarge", f"No plan for {minimum} to {job.menu.max_devices} devices fits: the model needs more "
+            "memory or layers, or its batch does not divide into the wanted micro-batches."
+        )  # fmt: skip
+    if not any(n <= ledger.total(kind, job.avoid) for n, kind in sizes):
+        smallest = min(n for n, _ in sizes)
+        return Wait(job.id, "TooLarge", f"The smallest plan that fits needs {smallest} devices; {usable} can be used.")
+    return None
+
+
+def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_s: float | None) -> Wait:
+    """The reason of a job that would fit the cluster, but not what this pass leaves for it."""
+    total, free, coming = ledger.total(kind, job.avoid), len(ledger.free(job, kind)), ledger.coming(job, kind)
+    what = f"It needs {needed} of {total} {kind} devices"
+    room = max(0, free - ledger.kept_from(job, kind))
+    if room < needed <= room + len(coming):
+        holders = sorted({device.holder for device in coming if device.holder is not None})
+        stopping = f"{numbers(holders)} {'is' if len(holders) == 1 else 'are'} stopping"
+        return Wait(job.id, "WaitingForPreemption", f"{what}; {stopping} and will free {len(coming)}.", start_in_s)
+    if free >= needed:
+        text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."
+        return Wait(job.id, "Priority", text, start_in_s)
+    lower = [
+        other.id
+        for other in ledger.snapshot.jobs
+        if other.state == JobState.RUNNING and other.priority < job.priority and not other.preemptible
+    ]
+    tail = f" {numbers(lower).capitalize()} of lower priority may not be stopped yet." if lower else ""
+    if free:
+        return Wait(job.id, "GangPartial", f"{what}; {free} are free, and a gang starts whole.{tail}", start_in_s)
+    return Wait(job.id, "Resources", f"{what}; none is free.{tail}", start_in_s)

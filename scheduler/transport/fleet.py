@@ -1,0 +1,148 @@
+"""Sessions of agents: who is connected, which Targets they were sent, which reads of logs are under way."""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.core.errors import Code, JctError
+from scheduler.core.events import CoreEvent, NodeHeard, NodeHello, NodeReports
+from scheduler.core.settings import CoreSettings
+from scheduler.core.state import State
+from scheduler.core.targets import targets_of
+from scheduler.protocol.messages import (
+    Beat,
+    BeatAck,
+    Chunk,
+    FromAgent,
+    Hello,
+    Message,
+    Read,
+    Refused,
+    Reports,
+    Target,
+    Targets,
+    Welcome,
+)
+
+RESEND_S = 2.0
+READ_TIMEOUT_S = 10.0
+
+
+class Sender(Protocol):
+    def send(self, route: bytes, message: Message) -> bool: ...
+
+
+@dataclass(slots=True)
+class Session:
+    """One start of one agent. version counts the changes of its Targets within this daemon's epoch."""
+
+    node: str
+    session: str
+    key: str
+    route: bytes
+    welcomed: bool = False
+    version: int = 0
+    targets: tuple[Target, ...] | None = None
+    sent_at_s: float = 0.0
+    applied: int = 0
+
+
+class Fleet:
+    """Turns messages into core events, and the state into Targets. Everything sent follows a commit."""
+
+    def __init__(
+        self, sender: Sender, state: State, settings: CoreSettings, post: Callable[[CoreEvent], None],
+        clock_s: Callable[[], float],
+    ) -> None:
+        self._sender = sender
+        self._state = state
+        self._settings = settings
+        self._post = post
+        self._clock_s = clock_s
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._reads: dict[int, asyncio.Future[Chunk]] = {}
+        self._numbers = itertools.count(1)
+
+    def take(self, route: bytes, key: str, message: FromAgent) -> None:
+        """One message, whose sender owns `key`."""
+        match message:
+            case Hello():
+                self._sessions[key, message.session] = Session(message.node, message.session, key, route)
+                self._post(NodeHello(hello=message, public_key=key))
+            case Beat():
+                self._beat(route, key, message)
+            case Reports():
+                if (session := self._known(route, key, message.session)) is not None:
+                    session.applied = message.applied
+                    event = NodeReports(node=session.node, session=session.session, reports=message.reports)
+                    self._post(event)
+            case Chunk():
+                if (future := self._reads.pop(message.request, None)) is not None and not future.done():
+                    future.set_result(message)
+
+    def _known(self, route: bytes, key: str, session_id: str) -> Session | None:
+        session = self._sessions.get((key, session_id))
+        if session is None or not session.welcomed:
+            return None
+        session.route = route
+        return session
+
+    def _beat(self, route: bytes, key: str, beat: Beat) -> None:
+        session = self._known(route, key, beat.session)
+        version = session.version if session is not None else 0
+        known = session is not None
+        self._sender.send(
+            route, BeatAck(epoch=self._state.epoch, session=beat.session, version=version, known=known)
+        )
+        if session is None:
+            return
+        session.applied = beat.applied
+        self._post(NodeHeard(node=session.node, session=session.session))
+        if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
+            self._send_targets(session)
+
+    def after_commit(self, refusals: list[tuple[str, str, str]]) -> None:
+        """Welcome or refuse the newly come, and send Targets to every node whose Targets have changed."""
+        for key, session_id, why in refusals:
+            if (refused := self._sessions.pop((key, session_id), None)) is not None:
+                self._sender.send(refused.route, Refused(session=session_id, why=why))
+        for session in list(self._sessions.values()):
+            if self._state.said_hello.get(session.node) != session.session:
+                if session.welcomed:  # superseded by a newer session of the same node, or lost
+                    del self._sessions[session.key, session.session]
+                continue
+            if not session.welcomed:
+                session.welcomed = True
+                self._sender.send(session.route, Welcome(epoch=self._state.epoch, session=session.session))
+            targets = targets_of(self._state, session.node, self._settings)
+            if targets != session.targets:
+                session.targets = targets
+                session.version += 1
+                self._send_targets(session)
+
+    def _send_targets(self, session: Session) -> None:
+        session.sent_at_s = self._clock_s()
+        message = Targets(
+            epoch=self._state.epoch, session=session.session, version=session.version,
+            targets=session.targets or (),
+        )
+        self._sender.send(session.route, message)
+
+    async def read_log(self, node: str, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+        """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away or does not answer."""
+        session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
+        request = next(self._numbers)
+        future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+        self._reads[request] = future
+        ask = Read(request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit)
+        try:
+            if session is None or not self._sender.send(session.route, ask):
+                raise TimeoutError
+            return await asyncio.wait_for(future, READ_TIMEOUT_S)
+        except TimeoutError:
+            missing = f"node {node}, which has the log, does not answer"
+            raise JctError(Code.UNREACHABLE, missing, hint="the log is there again when the node is") from None
+        finally:
+            self._reads.pop(request, None)

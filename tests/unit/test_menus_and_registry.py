@@ -1,0 +1,74 @@
+import json
+from dataclasses import replace
+
+import pytest
+from samples import GPT, gpt_profile, request
+
+from policies.jct.menu import build_menu, step_time_of
+from policies.model.device import DeviceKind
+from policies.planner import microbatch_sizes
+from policies.registry import find, names
+from policies.schedules.lowering import orders_for
+
+CPU = DeviceKind("cpu")
+
+
+def test_a_menu_has_the_best_plan_of_each_size_and_travels_as_json() -> None:
+    menu = build_menu(request(), (CPU,))
+    entries = menu.of("cpu")
+    assert list(entries) == [1, 2, 3, 4]
+    assert all(len(entry.plan.stages) == n and entry.plan.global_batch == 16 for n, entry in entries.items())
+    times = [entry.step_time_s for entry in entries.values()]
+    assert times == sorted(times, reverse=True)
+    assert all(len(orders_for(entry.plan)) == n for n, entry in entries.items())
+    assert json.loads(json.dumps(menu.to_dict()))["entries"][0]["devices"] == 1
+
+
+def test_what_the_job_pins_stays_pinned() -> None:
+    pinned = replace(request(), microbatch_size=2, stages=(2,), schedule="gpipe")
+    (entry,) = build_menu(pinned, (CPU,)).entries
+    assert (entry.devices, entry.plan.microbatch_size, entry.plan.schedule) == (2, 2, "gpipe")
+    assert microbatch_sizes(replace(request(), microbatches=4)) == (4,)
+    assert microbatch_sizes(replace(request(), microbatches=4, microbatch_size=3)) == ()
+
+
+def test_replicas_split_the_micro_batches_and_keep_pipelines_together() -> None:
+    menu = build_menu(replace(request(), replicas=2, microbatch_size=4), (CPU,))
+    entry = menu.of("cpu")[4]
+    assert [stage.ranks for stage in entry.plan.stages] == [(0, 2), (1, 3)]
+    assert entry.plan.stages[0].shares == (2, 2)
+
+
+def test_a_plan_that_does_not_fit_never_wins() -> None:
+    whole = build_menu(request(), (CPU,)).of("cpu")
+    limit = max(whole[2].memory_bytes)
+    menu = build_menu(request(), (replace(CPU, memory_bytes=limit),)).of("cpu")
+    assert 1 not in menu
+    assert 2 in menu
+    assert all(max(entry.memory_bytes) <= limit for entry in menu.values())
+
+
+def test_layers_that_belong_together_are_not_cut() -> None:
+    profile = gpt_profile()
+    layers = tuple(replace(layer, atomic_with_next=i % 2 == 1) for i, layer in enumerate(profile.layers))
+    menu = build_menu(request(profiles=(replace(profile, layers=layers),)), (CPU,))
+    for entry in menu.entries:
+        assert not any(stage.stop % 2 == 0 and stage.stop < len(layers) for stage in entry.plan.stages)
+
+
+def test_a_running_plan_is_priced_like_the_menu_prices_it() -> None:
+    entry = build_menu(request(), (CPU,)).of("cpu")[3]
+    assert step_time_of(request(), entry.plan, CPU) == pytest.approx(entry.step_time_s)
+    with pytest.raises(ValueError, match="no predicted step time"):
+        step_time_of(request(profiles=()), entry.plan, CPU)
+
+
+def test_the_global_batch_decides_the_sizes_within_what_was_measured() -> None:
+    assert microbatch_sizes(request(batch=12, profiles=GPT)) == (1, 2, 3, 4)
+
+
+def test_policies_are_found_by_name() -> None:
+    assert "priority" in names()
+    assert find("priority") is not None
+    with pytest.raises(ValueError, match="unknown policy 'fastest'; choose one of"):
+        find("fastest")
