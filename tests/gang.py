@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shims import ShimFactory
+
 from policies.ir.plan import ParallelPlan, StagePlan
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
-from shims import ShimFactory
 from worker.launcher import Launched
 
 JOBS = Path(__file__).parent / "jobs"
