@@ -1,5 +1,6 @@
 """Real gangs for tests: plans, specs, and runs of tiny jobs under real shims."""
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ def plan(
     replicas = len(shares)
     stages = tuple(
         StagePlan(first, stop, tuple(range(i * replicas, (i + 1) * replicas)), shares)
-        for i, (first, stop) in enumerate(zip(bounds, bounds[1:], strict=False))
+        for i, (first, stop) in enumerate(itertools.pairwise(bounds))
     )
     return ParallelPlan(stages, microbatches, size, schedule, precision)
 
