@@ -69,6 +69,8 @@ class Executor:
         self._run: dict[Op, Callable[[Instruction], None]] = {
             Op.FORWARD: self._forward,
             Op.BACKWARD: self._backward,
+            Op.BACKWARD_INPUT: self._backward,
+            Op.BACKWARD_WEIGHT: self._backward_weight,
             Op.SEND_FORWARD: self._send,
             Op.SEND_BACKWARD: self._send,
             Op.RECV_FORWARD: self._receive,
@@ -123,11 +125,16 @@ class Executor:
     def _backward(self, do: Instruction) -> None:
         index, microbatch = do.stage, do.microbatch
         gradient = None if index == self._last else self._take(("B", index, microbatch, do.chunk))
-        returned = self._stages[index].backward(microbatch, gradient, self._scale)
+        stage = self._stages[index]
+        backward = stage.backward if do.op is Op.BACKWARD else stage.backward_input
+        returned = backward(microbatch, gradient, self._scale)
         if index > 0:
             if returned is None:
                 returned = torch.zeros(self._shapes[index].size, dtype=self._shapes[index].dtype, device=self._device)
             self._values["B", index - 1, microbatch, do.chunk] = returned
+
+    def _backward_weight(self, do: Instruction) -> None:
+        self._stages[do.stage].backward_weight(do.microbatch)
 
     def _check(self, entering: int, value: Tensor) -> None:
         """gloo takes a short message for a longer one silently and aborts the process on a longer one."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from policies.ir.instruction import digest
+from policies.ir.instruction import Op, digest
 from policies.ir.plan import ParallelPlan
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
@@ -77,6 +77,9 @@ class Generation:
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
         self._program = programs[rank]
+        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in self._program):
+            for stage_here in self._stages.values():
+                stage_here.split_backward()
         self._forward = forward_only(self._program)
         self._executor = Executor(
             self._stages, last, groups.world, message_tags(programs), self._agree_on_shapes(), device

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from scheduler.protocol.messages import Cause
+from worker.deferral import WeightQueue, put_off
 from worker.errors import Ended
 from worker.keys import reseed, seed_for_forward
 from worker.layer import Layer
@@ -25,6 +26,11 @@ class Stage:
         """loss: on the last stage only."""
         self.layers, self.loss, self.seed, self.device = layers, loss, seed, device
         self._alive: dict[int, tuple[Any, Tensor]] = {}
+        self._weights = WeightQueue()
+
+    def split_backward(self) -> None:
+        """From now on weight gradients can be put off: `backward_input` and `backward_weight` instead of `backward`."""
+        put_off((layer.module for layer in self.layers), self._weights)
 
     def forward(self, step: int, microbatch: int, inputs: Any, targets: Any = None) -> Tensor:
         """The stage's output, or, with a loss, the scalar mean loss. Keeps what backward needs if gradients are on.
@@ -57,6 +63,19 @@ class Stage:
         if output.requires_grad:
             torch.autograd.backward(output, gradient)
         return inputs.grad if isinstance(inputs, Tensor) else None
+
+    def backward_input(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
+        """The gradient of the stage's input now; the weights' in `backward_weight`."""
+        self._weights.defers = True
+        try:
+            returned = self.backward(microbatch, gradient, scale)
+        finally:
+            self._weights.defers = False
+        self._weights.close(microbatch)
+        return returned
+
+    def backward_weight(self, microbatch: int) -> None:
+        self._weights.run(microbatch)
 
     def train(self, mode: bool) -> None:
         for layer in self.layers:
