@@ -1,7 +1,6 @@
 """An interpreter of instruction lists: one rank's computing, sends and receives of one step."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from policies.ir.instruction import Instruction, Op, Program
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
+from worker.shapes import Shape
 from worker.stage import Stage
 from worker.transport import Group, Work
 
@@ -23,14 +23,6 @@ class Source(Protocol):
     def inputs(self, step: int, microbatch: int) -> Any: ...
 
     def targets(self, step: int, microbatch: int) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Of the tensor that enters a stage for each micro-batch."""
-
-    size: tuple[int, ...]
-    dtype: torch.dtype
 
 
 def message_tags(programs: Iterable[Program]) -> dict[Message, int]:

@@ -1,8 +1,8 @@
-"""Every synchronous schedule on every number of stages and ranks computes what one process computes, to the last bit."""
+"""Every synchronous schedule on any number of stages and ranks computes what one process computes, bit for bit."""
 
 import pytest
-
 from gang import Site, curve, log, plan
+
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause
 from worker.launcher import Launched
@@ -35,7 +35,11 @@ def alone(tmp_path_factory: pytest.TempPathFactory, shims) -> dict[int, dict]:
 
 
 CASES = [
-    *((schedule, tuple(range(stages))) for schedule in ("1f1b", "eager-1f1b", "zb-h1", "zb-h2") for stages in (1, 2, 4)),
+    *(
+        (schedule, tuple(range(stages)))
+        for schedule in ("1f1b", "eager-1f1b", "zb-h1", "zb-h2")
+        for stages in (1, 2, 4)
+    ),
     ("gpipe", (0, 1, 2)),
     ("zb-h1", (0, 1, 2)),
     ("interleaved-1f1b", (0, 1, 0, 1)),
