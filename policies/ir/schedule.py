@@ -12,6 +12,7 @@ class Schedule:
     stage_rank: the pipeline rank that holds each global stage; length = number of stages.
     orders: for each pipeline rank its actions, in order.
     chunks: stages that each rank holds. slices: token slices that each micro-batch is cut into.
+    versions: weight versions that each rank keeps, for asynchronous schedules; empty where the step is synchronous.
     """
 
     name: str
@@ -20,6 +21,7 @@ class Schedule:
     orders: tuple[tuple[Action, ...], ...]
     chunks: int = 1
     slices: int = 1
+    versions: tuple[int, ...] = ()
 
     @property
     def stages(self) -> int:

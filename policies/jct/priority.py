@@ -88,7 +88,7 @@ class _Pass:
     def _keep_for_running_probes(self) -> None:
         for job in self.ledger.snapshot.jobs:
             if not job.pending and job.plan is None:
-                kind = next((d.kind for d in self.ledger.snapshot.devices if d.holder == job.id), None)
+                kind = next((d.kind for d in self.ledger.snapshot.devices if job.id in (d.holder, d.promised)), None)
                 if kind is not None:
                     self._keep(job, kind, held=1)
 

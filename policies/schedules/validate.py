@@ -19,10 +19,12 @@ class Footprint:
     """What each rank keeps at its worst moment.
 
     peak_activations: an activation lives from its forward to its (input-)backward, in units of one rank's whole
-    activation of one micro-batch: a chunk counts 1 / chunks, a slice 1 / slices.
+    activation of one micro-batch: a chunk counts 1 / chunks, a slice 1 / slices. What a weight gradient still needs
+    after its input gradient is not counted. weight_versions: 1 wherever the step is synchronous.
     """
 
     peak_activations: tuple[float, ...]
+    weight_versions: tuple[int, ...]
 
 
 def validate(schedule: Schedule) -> Footprint:
@@ -34,7 +36,8 @@ def validate(schedule: Schedule) -> Footprint:
     _check_complete(schedule)
     for _ in walk(schedule.orders, schedule.stages, schedule.slices):
         pass
-    return Footprint(tuple(_peak(order, schedule.chunks * schedule.slices) for order in schedule.orders))
+    peaks = tuple(_peak(order, schedule.chunks * schedule.slices) for order in schedule.orders)
+    return Footprint(peaks, schedule.versions or (1,) * schedule.ranks)
 
 
 def walk(

@@ -4,7 +4,7 @@ from policies.ir.action import Action, Kind
 from policies.ir.instruction import Op, digest, text
 from policies.ir.plan import ParallelPlan, StagePlan
 from policies.ir.schedule import Schedule
-from policies.schedules.catalogue import GENERATORS, make_schedule
+from policies.schedules.catalogue import FAMILIES, make_schedule
 from policies.schedules.lowering import lower, orders_for
 from policies.schedules.validate import InvalidSchedule, validate
 
@@ -22,7 +22,7 @@ def test_1f1b_of_two_ranks_reads_as_in_the_literature() -> None:
     )
 
 
-@pytest.mark.parametrize("name", GENERATORS)
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("microbatches", [1, 2, 5, 8])
 def test_both_ends_of_a_pair_see_their_messages_in_one_order(name: str, ranks: int, microbatches: int) -> None:
