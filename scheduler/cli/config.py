@@ -21,11 +21,13 @@ def load() -> tuple[str, str]:
     return url.rstrip("/"), token
 
 
-def save(url: str, token: str) -> None:
-    """For the CLI's next calls. The token's file is readable by its owner only."""
+def save(url: str, token: str | None) -> None:
+    """For the CLI's next calls. The token's file is readable by its owner only; None leaves it as it is."""
     folder = config_dir()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "client.json").write_text(json.dumps({"url": url}) + "\n")
+    if token is None:
+        return
     secret = folder / "token"
     secret.unlink(missing_ok=True)
     with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -12,8 +12,8 @@ from scheduler.core.errors import JctError
 Entry = tuple[str, str, str]
 
 COMMANDS: dict[str, Entry] = {
-    "up": ("up", "up", "Start a daemon and an agent on this machine."),
-    "demo": ("demo", "demo", "Run three real trainings, a preemption and a resume."),
+    "up": ("start", "up", "Start a daemon and an agent on this machine."),
+    "demo": ("start", "demo", "Run three real trainings, a preemption and a resume."),
     "submit": ("submit", "submit", "Submit a job file."),
     "ls": ("queue", "ls", "List jobs."),
     "show": ("show", "show", "Show all that is known of a job."),

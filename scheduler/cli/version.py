@@ -6,9 +6,9 @@ from scheduler.cli.output import print_json
 
 def version(json: Json = False) -> None:
     """Print the version."""
-    from importlib.metadata import version as installed
+    from scheduler.version import VERSION
 
     if json:
-        print_json(version=installed("jctd"))
+        print_json(version=VERSION)
     else:
-        print(f"jct {installed('jctd')}")
+        print(f"jct {VERSION}")
