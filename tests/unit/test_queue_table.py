@@ -1,4 +1,4 @@
-"""The queue as a table: one row a job, as wide as asked by display width, never wrapped, nothing that moves a cursor."""
+"""The queue as a table: one row a job, as wide as asked by display width, never wrapped, no cursor moved."""
 
 from pathlib import Path
 
