@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,19 +48,17 @@ def _code(item: dict[str, Any]) -> Code:
 
 
 class Client:
-    """Raises JctError: UNREACHABLE where nothing answers, else what jctd says."""
+    """Raises JctError: UNREACHABLE where nothing answers, else what jctd says.
+
+    Every call has its own connection: a kept one may have been closed by the time a slow poll uses it again.
+    """
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise JctError(Code.BAD_SPEC, f"{url!r} is no URL of jctd", hint="such as http://127.0.0.1:8750")
+            raise JctError(Code.BAD_SPEC, f"{url!r} is no URL of jctd", hint="such as http://127.0.0.1:7740")
         self._url, self._token, self._base = url, token, parts.path.rstrip("/")
-        self._connection: http.client.HTTPConnection
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            self._connection = http.client.HTTPSConnection(parts.netloc, timeout=TIMEOUT_S, context=context)
-        else:
-            self._connection = http.client.HTTPConnection(parts.netloc, timeout=TIMEOUT_S)
+        self._place, self._secure = parts.netloc, parts.scheme == "https"
 
     @classmethod
     def from_config(cls) -> "Client":
@@ -82,18 +79,27 @@ class Client:
         data = None
         if body is not None:
             data, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
+        connection = self._connect()
         try:
-            self._connection.request(method, target, data, sent)
-            response = self._connection.getresponse()
+            connection.request(method, target, data, sent)
+            response = connection.getresponse()
             answer = Answer({key.lower(): value for key, value in response.getheaders()}, response.read())
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             hint = "is it running? `jct up` starts one; JCT_URL says where another is"
             raise JctError(Code.UNREACHABLE, f"cannot reach jctd at {self._url}: {reason}", hint=hint) from None
+        finally:
+            connection.close()
         if response.status >= 400:
             raise Refused(_problem(response.status, answer.data))
         return answer
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if not self._secure:
+            return http.client.HTTPConnection(self._place, timeout=TIMEOUT_S)
+        import ssl
+
+        return http.client.HTTPSConnection(self._place, timeout=TIMEOUT_S, context=ssl.create_default_context())
 
     # --- what several commands ask --------------------------------------------------------------------------
 

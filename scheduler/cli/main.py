@@ -1,5 +1,6 @@
 """`jct`: finds the command's module and loads only that, so that every call feels instant."""
 
+import functools
 import importlib
 import os
 import sys
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _dispatch(list(arguments))
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.BROKEN_PIPE
     except KeyboardInterrupt:
@@ -69,13 +70,28 @@ def _dispatch(arguments: list[str]) -> int:
         return exits.OF_CODE[error.code]
 
 
+class _ReaderGone(Exception):
+    """A broken pipe, under a name that typer does not turn into an exit code of its own."""
+
+
+def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def run_it(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
+    return run_it
+
+
 def _invoke(name: str, arguments: list[str]) -> int:
     import typer
 
     module, function, _ = COMMANDS[name]
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     command: Callable[..., Any] = getattr(importlib.import_module(f"scheduler.cli.{module}"), function)
-    app.command(name)(command)
+    app.command(name)(_guarded(command))
     usage_error: Any = typer.BadParameter.__base__
     try:
         return int(app(args=arguments, prog_name=f"jct {name}", standalone_mode=False) or 0)
