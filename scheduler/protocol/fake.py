@@ -7,12 +7,12 @@ import math
 from dataclasses import dataclass
 
 from msgspec.structs import replace
-from policies.cost import LayerCosts, profile_at
-from policies.model.device import DeviceKind
-from policies.planner import price
 
+from policies.cost import LayerCosts, profile_at
 from policies.ir.plan import ParallelPlan
+from policies.model.device import DeviceKind
 from policies.model.profile import LayerProfile, ModelProfile
+from policies.planner import price
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
 
 LAYERS, STEPS, BATCH = 8, 100, 8
