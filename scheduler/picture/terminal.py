@@ -54,7 +54,7 @@ def _paint(cells: list[str], styles: list[str], colour: bool) -> str:
 
 def _axis(chart: Chart, scale: float, columns: int) -> str:
     unit, seconds = unit_of(chart.makespan_s)
-    cells = [" "] * (columns + 12)
+    cells = [" "] * columns
     free = 0
     for tick in ticks(chart.makespan_s, 6):
         label = f"|{tick / seconds:g} {unit}"

@@ -28,7 +28,7 @@ def test_the_terminal_shows_numbers_letters_axis_and_legend() -> None:
         "       FFFFFF······BBBBBBFFFBBBBBB···BBBBBB",
         "rank 1    0  0     1  1     2  2",
         "       ···FFFBBBBBBFFFBBBBBBFFFBBBBBB······",
-        "       |0 s           |5 s           |10 s",
+        "       |0 s  |2 s  |4 s  |6 s  |8 s  |10 s",
         "F forward  B backward  · fill and drain",
     ]
 
