@@ -80,7 +80,7 @@ class NodeMind:
 
     def _take_report(self, report: Report) -> None:
         known = self._reports.get(report.key)
-        if known is None or known.phase is Phase.GONE or report.seq < known.seq:
+        if known is None or known.phase is Phase.GONE:
             return
         self._reports[report.key] = report
         self._changed()

@@ -1,0 +1,1 @@
+"""The database's history: an Alembic environment that travels inside the wheel. `scheduler.store.migrate` runs it."""

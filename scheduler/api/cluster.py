@@ -1,9 +1,11 @@
 """What the REST routes may ask of the running daemon. `scheduler.daemon` implements it; tests use a small one."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from scheduler.core.entities import Event, Job
+from scheduler.core.entities import Event
 from scheduler.core.state import State
+from scheduler.core.story import Story
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 
@@ -15,6 +17,9 @@ class Cluster(Protocol):
     def state(self) -> State: ...
 
     def now_us(self) -> int: ...
+
+    def trouble(self) -> str:
+        """Why the daemon cannot take requests now (a blocked database, say); empty where it can."""
 
     async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
         """The new job's id, or the id that the same idempotency key got before."""
@@ -33,5 +38,8 @@ class Cluster(Protocol):
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         """From the database, oldest first, with seq > after."""
 
-    async def past_jobs(self, before: int | None, limit: int) -> list[Job]:
-        """From the database, newest first, with id < before; includes jobs that left the daemon's memory."""
+    async def past_jobs(self, before: int | None, limit: int, team: str | None, results: Sequence[str]) -> list[Story]:
+        """DONE jobs from the database, newest first, with id < before; `History.past_jobs` in a thread."""
+
+    async def story(self, job: int) -> Story | None:
+        """One job from the database, also when it has left the daemon's memory; `History.story` in a thread."""

@@ -15,6 +15,7 @@ from scheduler.core.entities import (
     Result,
 )
 from scheduler.core.outcome import after_attempt, blame
+from scheduler.core.settings import us
 from scheduler.core.turn import Turn
 
 _GENERATION_END = {
@@ -153,8 +154,9 @@ def _drop_gathered(turn: Turn, attempt: Attempt) -> None:
 def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None) -> None:
     if guilty is not None:
         job = replace(job, exit_code=guilty.exit_code, signal=guilty.signal)
-    if cause is EndCause.START_FAILED and guilty is not None and guilty.node not in job.avoid:
-        job = replace(job, avoid=(*job.avoid, guilty.node)[-3:])
+    if cause is EndCause.START_FAILED and guilty is not None:
+        avoid = tuple(node for node in job.avoid if node != guilty.node)
+        job = replace(job, avoid=(*avoid, guilty.node)[-3:], avoid_until_us=turn.now + us(turn.settings.avoid_s))
     if cause is EndCause.PLAN_MISMATCH:  # what the key was measured for is another model now: probe under a fresh key
         job = replace(job, spec_key=f"{job.spec_key}+{attempt.number}", fingerprint=None)
     progressed = (job.saved_step or 0) > (attempt.resumed_step or 0)

@@ -93,7 +93,7 @@ class Job:
     """One submission, one id for life.
 
     last_attempt: number of the newest attempt, 0 before the first. microbatch_size: pinned by the first training
-    plan (numerics: exact). reason: code and sentence of why it waits or how it ended. saved_step: newest checkpoint.
+    plan (numerics: exact). avoid: nodes that failed to start it, for a while. reason: code and sentence of why it waits or how it ended. saved_step: newest checkpoint.
     """
 
     id: int
@@ -119,6 +119,7 @@ class Job:
     preemptions: int = 0
     retry_at_us: int = 0
     avoid: tuple[str, ...] = ()
+    avoid_until_us: int = 0
     microbatch_size: int | None = None
     total_steps: int | None = None
     global_batch: int | None = None

@@ -30,3 +30,15 @@ class JctError(Exception):
         self.message = message
         self.field = field
         self.hint = hint
+
+
+class BadSpec(JctError):
+    """A job file with everything that is wrong with it, so that one round is enough to mend it."""
+
+    def __init__(self, problems: list[JctError]) -> None:
+        only_unsupported = all(problem.code is Code.NOT_SUPPORTED_YET for problem in problems)
+        code = Code.NOT_SUPPORTED_YET if only_unsupported else Code.BAD_SPEC
+        first, more = problems[0], len(problems) - 1
+        message = first.message + (f" (and {more} more problem{'s' if more > 1 else ''})" if more else "")
+        super().__init__(code, message, field=first.field, hint=first.hint)
+        self.problems = problems

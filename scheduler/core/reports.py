@@ -28,7 +28,8 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
         _unknown(turn, node, report)
         return
     last = state.reports.get(report.key)
-    if member.gone_us is not None or (last is not None and report.seq <= last.seq):
+    end = report.phase is Phase.GONE  # an end is final, whatever its number
+    if member.gone_us is not None or (last is not None and report.seq <= last.seq and not end):
         return
     state.reports[report.key] = report
     if attempt.state is not AttemptState.ENDED:

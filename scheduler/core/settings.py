@@ -18,6 +18,7 @@ class CoreSettings:
     fault_limit: int = 3
     backoff_s: float = 5.0
     backoff_cap_s: float = 300.0
+    avoid_s: float = 600.0
     replan_s: float = 10.0
     jobs_kept: int = 1000
 

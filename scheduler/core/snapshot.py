@@ -1,7 +1,7 @@
 """The state as a policy sees it."""
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job, LeaseState, NodeState, Wanted
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job, Lease, LeaseState, NodeState, Wanted
 from scheduler.core.entities import JobState as Stored
 from scheduler.core.settings import us
 from scheduler.core.state import State
@@ -33,18 +33,28 @@ def remaining_steps(state: State, job: Job) -> int:
 def _devices(state: State) -> tuple[DeviceView, ...]:
     holder: dict[str, int] = {}
     promised: dict[str, int] = {}
-    quarantined: dict[str, int] = {}
-    books = {LeaseState.HELD: holder, LeaseState.PROMISED: promised, LeaseState.QUARANTINED: quarantined}
+    withheld: dict[str, int] = {}
     for lease in state.leases.values():
-        books[lease.state][lease.device] = lease.job
+        _book(state, lease, holder, promised, withheld)[lease.device] = lease.job
     return tuple(
         DeviceView(
             id=device.id, node=device.node, kind=device.kind, memory_bytes=device.memory_bytes,
             holder=holder.get(device.id), promised=promised.get(device.id),
         )
         for device in state.devices.values()
-        if offered(state, device.id) and device.id not in quarantined
+        if offered(state, device.id) and device.id not in withheld
     )
+
+
+def _book(
+    state: State, lease: Lease, holder: dict[str, int], promised: dict[str, int], withheld: dict[str, int]
+) -> dict[str, int]:
+    """Where a lease counts. Quarantined devices, and those that a late owner still holds, are not offered at all."""
+    if lease.state is LeaseState.PROMISED:
+        return promised
+    attempt = state.open_attempt(lease.job)
+    late = attempt is None or attempt.number != lease.attempt
+    return withheld if lease.state is LeaseState.QUARANTINED or late else holder
 
 
 def _takes_part(job: Job) -> bool:
@@ -61,7 +71,7 @@ def _job_view(state: State, job: Job, now: int) -> JobView:
         devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
         plan=generation.plan if generation is not None else None,
         preemptible=attempt is not None and _preemptible(job, attempt, now),
-        avoid=job.avoid, retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
+        avoid=job.avoid if now < job.avoid_until_us else (), retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
     )
 
 

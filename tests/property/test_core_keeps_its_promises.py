@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from policies.registry import get_policy
+from policies.registry import find as find_policy
 from scheduler.core.effects import Effects
 from scheduler.core.entities import (
     Attempt,
@@ -56,7 +56,7 @@ class CoreMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000 * US
         self.state = State(epoch=1, started_us=self.now, plan_wanted=True)
-        self.policy = get_policy("priority")
+        self.policy = find_policy("priority")
         self.requests = 0
         self.answers: dict[int, object] = {}
         self.rows: dict[tuple[object, ...], object] = {}
@@ -124,7 +124,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(
         target=jobs, low=st.integers(1, 4), more=st.integers(0, 3), priority=st.integers(0, 100),
-        steps=st.integers(1, 400), preemptible=st.booleans(),
+        steps=st.integers(1, 60), preemptible=st.booleans(),
     )
     def submit(self, low: int, more: int, priority: int, steps: int, preemptible: bool) -> int:
         spec = JobSpec(
@@ -251,7 +251,7 @@ class CoreMachine(RuleBasedStateMachine):
             self._step(Tick())
             self._pass()
         left = [job for job in self.state.jobs.values() if job.state is not JobState.DONE]
-        assert left == []
+        assert left == [], [(job.id, job.state, job.reason_code, job.reason) for job in left]
         for node in NODES:
             self._exchange(node)
             self._exchange(node)

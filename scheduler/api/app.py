@@ -1,0 +1,40 @@
+"""The REST application: /v1 behind tokens; health, readiness and the OpenAPI document in the open."""
+
+from fastapi import FastAPI
+from typing_extensions import TypedDict
+
+from scheduler.api import events, inventory, jobs, logs, problems
+from scheduler.api.access import ClusterDep, FindsTokens
+from scheduler.api.cluster import Cluster
+from scheduler.api.middleware import BodyLimit, RequestId
+from scheduler.core.errors import Code, JctError
+
+
+class Health(TypedDict):
+    status: str
+
+
+def create_app(cluster: Cluster, tokens: FindsTokens, version: str) -> FastAPI:
+    """The pages of FastAPI's own documentation load scripts from elsewhere and are left out."""
+    app = FastAPI(title="jctd", version=version, docs_url=None, redoc_url=None)
+    app.state.cluster = cluster
+    app.state.tokens = tokens
+    problems.install(app)
+    app.add_middleware(BodyLimit)
+    app.add_middleware(RequestId)
+    for router in (jobs.router, logs.router, events.router, inventory.router):
+        app.include_router(router, prefix="/v1")
+
+    @app.get("/healthz", tags=["health"])
+    async def healthz() -> Health:
+        """The daemon lives."""
+        return {"status": "ok"}
+
+    @app.get("/readyz", tags=["health"])
+    async def readyz(cluster: ClusterDep) -> Health:
+        """The daemon takes requests."""
+        if why := cluster.trouble():
+            raise JctError(Code.BUSY, f"jctd does not take requests now: {why}")
+        return {"status": "ready"}
+
+    return app

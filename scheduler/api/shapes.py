@@ -1,0 +1,187 @@
+"""The shapes of what the API answers. Times are UTC, RFC 3339, as text; unknown is null."""
+
+from typing import Any
+
+from typing_extensions import TypedDict  # pydantic wants it before Python 3.12
+
+
+class Reason(TypedDict):
+    code: str
+    text: str
+    since: str | None
+
+
+class Gpus(TypedDict):
+    have: int
+    min: int
+    max: int
+
+
+class Plan(TypedDict):
+    """bounds: layers [first, stop) of each stage. micro_batches is a count, micro_batch_size a size in samples."""
+
+    stages: int
+    micro_batches: int
+    micro_batch_size: int
+    replicas: int
+    schedule: str
+    bounds: list[list[int]]
+
+
+class Eta(TypedDict):
+    """start: of a waiting job; finish: of a running one, as a range."""
+
+    start: str | None
+    finish_earliest: str | None
+    finish_latest: str | None
+
+
+class LedgerView(TypedDict):
+    """Seconds; the parts sum to total_s."""
+
+    queueing_s: float
+    startup_s: float
+    training_s: float
+    cleanup_s: float
+    total_s: float
+
+
+class Validation(TypedDict):
+    first_loss: float | None
+    last_loss: float | None
+
+
+class JobSummary(TypedDict):
+    """One row of the queue."""
+
+    id: int
+    name: str
+    team: str
+    queue: str
+    user: str
+    priority: int
+    state: str
+    reason: Reason | None
+    result: str | None
+    ended_by: str | None
+    exit_code: int | None
+    signal: int | None
+    gpus: Gpus
+    plan: Plan | None
+    nodes: list[str]
+    step: int | None
+    total_steps: int | None
+    loss: float | None
+    eta: Eta | None
+    submitted: str | None
+    ended: str | None
+    checkpoint_step: int | None
+    preemptions: int
+    failures: int
+    faults: int
+    attempt: int | None
+
+
+class MemberView(TypedDict):
+    member: int
+    rank: int | None
+    node: str
+    device: str
+    exit_code: int | None
+    signal: int | None
+    cause: str | None
+    message: str
+
+
+class AttemptView(TypedDict):
+    attempt: int
+    kind: str
+    state: str
+    cause: str | None
+    message: str
+    stages: int | None
+    plan: Plan | None
+    nodes: list[str]
+    devices: list[str]
+    created: str | None
+    starting: str | None
+    running: str | None
+    stopping: str | None
+    ended: str | None
+    resumed_step: int | None
+    last_step: int | None
+    members: list[MemberView]
+
+
+class JobView(JobSummary):
+    """All that is known of one job."""
+
+    labels: dict[str, str]
+    note: str
+    entrypoint: str
+    workdir: str
+    env_keys: list[str]
+    global_batch: int | None
+    numerics: str
+    preemptible: bool
+    checkpoint_dir: str | None
+    validation: Validation
+    ledger: LedgerView
+    attempts: list[AttemptView]
+
+
+class NodeView(TypedDict):
+    id: str
+    state: str
+    address: str
+    devices: int
+    free: int
+    last_seen_s: float | None
+
+
+class DeviceView(TypedDict):
+    """state: free, held, promised, quarantined, unhealthy or away. job: who has it, null where that is not yours."""
+
+    id: str
+    node: str
+    kind: str
+    index: int
+    name: str
+    memory_bytes: int | None
+    state: str
+    reason: str
+    job: int | None
+
+
+class EventView(TypedDict):
+    seq: int
+    time: str | None
+    kind: str
+    actor: str
+    message: str
+    job: int | None
+    attempt: int | None
+    node: str | None
+    data: dict[str, Any]
+
+
+class JobPage(TypedDict):
+    """next: the cursor of the page after this one, null at the end."""
+
+    jobs: list[JobSummary]
+    next: str | None
+
+
+class EventPage(TypedDict):
+    """next: what to ask for with `after` to go on."""
+
+    events: list[EventView]
+    next: int
+
+
+class NodeList(TypedDict):
+    nodes: list[NodeView]
+
+
+class DeviceList(TypedDict):
+    devices: list[DeviceView]

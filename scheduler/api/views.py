@@ -1,0 +1,283 @@
+"""What a job, a node, a device and an event look like from outside: pure functions of entities and memory.
+
+Times are UTC, RFC 3339. Unknown is null, never 0. Values of `env` and `arguments` stay inside: they may be secrets.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from policies.ir.plan import ParallelPlan
+from scheduler.api.shapes import (
+    AttemptView,
+    DeviceView,
+    Eta,
+    EventView,
+    Gpus,
+    JobSummary,
+    JobView,
+    LedgerView,
+    MemberView,
+    NodeView,
+    Plan,
+    Reason,
+    Validation,
+)
+from scheduler.api.times import rfc3339, seconds
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Event,
+    Generation,
+    JobState,
+    LeaseState,
+    Member,
+)
+from scheduler.core.ledger import ledger
+from scheduler.core.shown import shown_reason, shown_state
+from scheduler.core.state import Progress, State
+from scheduler.core.story import Story
+
+ETA_MARGIN = 1.25
+"""The late end of the range: steps taken so far say nothing of checkpoints, evaluation and disturbances to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the views of many jobs share: the state, the time, and how many devices each attempt holds."""
+
+    state: State
+    now_us: int
+    held: Counter[tuple[int, int]]
+
+    @classmethod
+    def of(cls, state: State, now_us: int) -> "Moment":
+        return cls(
+            state, now_us, Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
+        )
+
+
+def plan_view(plan: ParallelPlan | None) -> Plan | None:
+    if plan is None:
+        return None
+    return Plan(
+        stages=len(plan.stages),
+        micro_batches=plan.microbatches,
+        micro_batch_size=plan.microbatch_size,
+        replicas=plan.replicas,
+        schedule=plan.schedule,
+        bounds=[[stage.first, stage.stop] for stage in plan.stages],
+    )
+
+
+def job_summary(story: Story, moment: Moment) -> JobSummary:
+    job, state = story.job, moment.state
+    progress = state.progress.get(job.id)
+    attempt = story.attempts[-1] if story.attempts else None
+    is_open = attempt is not None and attempt.state is not AttemptState.ENDED
+    reason = shown_reason(job, story.attempts)
+    return JobSummary(
+        id=job.id,
+        name=job.spec.name,
+        team=job.spec.team,
+        queue=job.spec.queue,
+        user=job.user,
+        priority=job.priority,
+        state=shown_state(job, story.attempts, progress),
+        reason=Reason(code=reason[0], text=reason[1], since=rfc3339(reason[2])) if reason else None,
+        result=job.result,
+        ended_by=job.ended_by,
+        exit_code=job.exit_code,
+        signal=job.signal,
+        gpus=Gpus(
+            have=moment.held[job.id, job.last_attempt] if is_open else 0,
+            min=job.spec.min_devices,
+            max=job.spec.max_devices,
+        ),
+        plan=_newest_plan(story),
+        nodes=_nodes(story.members, attempt.number) if attempt is not None and is_open else [],
+        step=_step(story, progress),
+        total_steps=job.total_steps,
+        loss=progress.loss if progress else None,
+        eta=_eta(story, moment, progress),
+        submitted=rfc3339(job.submitted_us),
+        ended=rfc3339(job.ended_us),
+        checkpoint_step=job.saved_step,
+        preemptions=job.preemptions,
+        failures=job.failures,
+        faults=job.faults,
+        attempt=job.last_attempt or None,
+    )
+
+
+def job_view(story: Story, moment: Moment) -> JobView:
+    job, spec = story.job, story.job.spec
+    cut = ledger(job, story.attempts, moment.now_us)
+    return JobView(
+        **job_summary(story, moment),
+        labels=spec.labels,
+        note=spec.note,
+        entrypoint=spec.entrypoint,
+        workdir=spec.workdir,
+        env_keys=sorted(spec.env),
+        global_batch=job.global_batch,
+        numerics=spec.numerics,
+        preemptible=spec.preemptible,
+        checkpoint_dir=spec.checkpoint.dir if spec.checkpoint else None,
+        validation=Validation(first_loss=job.first_validation_loss, last_loss=job.last_validation_loss),
+        ledger=LedgerView(
+            queueing_s=seconds(cut.queueing_us),
+            startup_s=seconds(cut.startup_us),
+            training_s=seconds(cut.training_us),
+            cleanup_s=seconds(cut.cleanup_us),
+            total_s=seconds(cut.total_us),
+        ),
+        attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
+    )
+
+
+def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
+    members = [member for member in story.members if member.attempt == attempt.number]
+    generation = _generation(story, attempt.number)
+    plan = generation.plan if generation else None
+    ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
+    return AttemptView(
+        attempt=attempt.number,
+        kind=attempt.kind,
+        state=attempt.state,
+        cause=attempt.cause,
+        message=attempt.message,
+        stages=len(plan.stages) if plan else None,
+        plan=plan_view(plan),
+        nodes=_nodes(story.members, attempt.number),
+        devices=[member.device for member in members],
+        created=rfc3339(attempt.created_us),
+        starting=rfc3339(attempt.starting_us),
+        running=rfc3339(attempt.running_us),
+        stopping=rfc3339(attempt.stopping_us),
+        ended=rfc3339(attempt.ended_us),
+        resumed_step=attempt.resumed_step,
+        last_step=attempt.last_step,
+        members=[_member_view(member, ranks.get(member.number)) for member in members],
+    )
+
+
+def _member_view(member: Member, rank: int | None) -> MemberView:
+    return MemberView(
+        member=member.number,
+        rank=rank,
+        node=member.node,
+        device=member.device,
+        exit_code=member.exit_code,
+        signal=member.signal,
+        cause=member.cause,
+        message=member.message,
+    )
+
+
+def _generation(story: Story, attempt: int) -> Generation | None:
+    """The attempt's newest."""
+    return next((item for item in reversed(story.generations) if item.attempt == attempt), None)
+
+
+def _newest_plan(story: Story) -> Plan | None:
+    """Of the newest attempt that had one; a probe has none."""
+    return plan_view(next((item.plan for item in reversed(story.generations) if item.plan is not None), None))
+
+
+def _nodes(members: tuple[Member, ...], attempt: int) -> list[str]:
+    """In the members' order, each once."""
+    return list(dict.fromkeys(member.node for member in members if member.attempt == attempt))
+
+
+def _step(story: Story, progress: Progress | None) -> int | None:
+    """Steps that count: of the run under way, else what a resume would begin with, else where the job ended."""
+    job = story.job
+    if job.state is JobState.ACTIVE and progress is not None and progress.step is not None:
+        return progress.step
+    if job.state is JobState.DONE:
+        steps = [attempt.last_step for attempt in story.attempts if attempt.last_step is not None]
+        return steps[-1] if steps else job.saved_step
+    return job.saved_step
+
+
+def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
+    job, now = story.job, moment.now_us
+    if job.state is JobState.QUEUED:
+        start_us = moment.state.start_at_us.get(job.id)
+        return Eta(start=rfc3339(start_us), finish_earliest=None, finish_latest=None) if start_us is not None else None
+    attempt = story.attempts[-1] if story.attempts else None
+    running = attempt is not None and attempt.state is AttemptState.RUNNING and attempt.kind is AttemptKind.TRAIN
+    if not running or progress is None or progress.step is None or None in (progress.step_time_s, job.total_steps):
+        return None
+    left_us = max(0, job.total_steps - progress.step) * progress.step_time_s * 1e6  # type: ignore[operator]
+    return Eta(
+        start=None,
+        finish_earliest=rfc3339(now + round(left_us)),
+        finish_latest=rfc3339(now + round(left_us * ETA_MARGIN)),
+    )
+
+
+def node_views(moment: Moment) -> list[NodeView]:
+    state = moment.state
+    busy = {lease.device for lease in state.leases.values()}
+    views = []
+    for node in state.nodes.values():
+        devices = [device for device in state.devices.values() if device.node == node.id]
+        heard_us = state.heard_us.get(node.id)
+        views.append(
+            NodeView(
+                id=node.id,
+                state=node.state,
+                address=node.address,
+                devices=len(devices),
+                free=sum(device.healthy and device.id not in busy for device in devices),
+                last_seen_s=seconds(max(0, moment.now_us - heard_us)) if heard_us is not None else None,
+            )
+        )
+    return views
+
+
+def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
+    """team: whose jobs may be named; None for all."""
+    state = moment.state
+    order = [LeaseState.PROMISED, LeaseState.HELD, LeaseState.QUARANTINED]
+    lease_of = {x.device: x for x in sorted(state.leases.values(), key=lambda lease: order.index(lease.state))}
+    views = []
+    for device in state.devices.values():
+        lease, node = lease_of.get(device.id), state.nodes.get(device.node)
+        job = state.jobs.get(lease.job) if lease else None
+        if lease:
+            shown = lease.state.lower()
+        elif not device.healthy:
+            shown = "unhealthy"
+        else:
+            shown = "free" if node is not None and node.state == "UP" else "away"
+        views.append(
+            DeviceView(
+                id=device.id,
+                node=device.node,
+                kind=device.kind,
+                index=device.index,
+                name=device.name,
+                memory_bytes=device.memory_bytes,
+                state=shown,
+                reason=device.reason,
+                job=job.id if job is not None and team in (None, job.spec.team) else None,
+            )
+        )
+    return views
+
+
+def event_view(event: Event) -> EventView:
+    return EventView(
+        seq=event.seq,
+        time=rfc3339(event.time_us),
+        kind=event.kind,
+        actor=event.actor,
+        message=event.message,
+        job=event.job,
+        attempt=event.attempt,
+        node=event.node,
+        data=event.data,
+    )

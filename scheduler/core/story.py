@@ -1,0 +1,29 @@
+"""All that is known of one job, in memory or from the database: what a person is shown."""
+
+from dataclasses import dataclass
+
+from scheduler.core.entities import Attempt, Generation, Job, Member
+from scheduler.core.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A job with its attempts, oldest first, and their generations and members."""
+
+    job: Job
+    attempts: tuple[Attempt, ...] = ()
+    generations: tuple[Generation, ...] = ()
+    members: tuple[Member, ...] = ()
+
+
+def story_of(state: State, job: Job) -> Story:
+    """From memory."""
+    attempts = [state.attempts[job.id, n] for n in range(1, job.last_attempt + 1) if (job.id, n) in state.attempts]
+    generations = [state.generation_of(job.id, attempt.number) for attempt in attempts]
+    members = [member for attempt in attempts for member in state.members_of(job.id, attempt.number)]
+    return Story(
+        job=job,
+        attempts=tuple(attempts),
+        generations=tuple(generation for generation in generations if generation is not None),
+        members=tuple(members),
+    )

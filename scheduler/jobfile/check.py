@@ -1,0 +1,219 @@
+"""A plain document to a JobSpec, with everything that is wrong with it found in one round."""
+
+import difflib
+import math
+import typing
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from scheduler.core.errors import BadSpec, Code, JctError
+from scheduler.jobfile.fields import COLD_START, check_env_key
+from scheduler.jobfile.model import JobFile, Part
+from scheduler.jobfile.read import MAX_BYTES, encoded_size
+from scheduler.protocol.spec import CheckpointSpec, JobSpec
+
+_OTHER_WORDS = {"slots": "gpus", "account": "team", "partition": "queue", "project": "team", "cwd": "workdir"}
+_SAID_PLAINLY = {
+    "missing": "is required",
+    "string_type": "must be text; put it in quotes",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping",
+    "list_type": "must be a list",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+}
+_WAYS_TO_RUN = ("entrypoint", "command", "script")
+_MAX_INT = 2**63 - 1
+_MAX_DEPTH = 64
+
+
+def parse_document(document: dict[str, Any]) -> JobSpec:
+    """The job that a document describes. Raises BadSpec with every problem, JctError TOO_LARGE."""
+    try:
+        size = encoded_size(document)
+    except (TypeError, ValueError, RecursionError):
+        raise BadSpec([_problem("", "the job file must hold nothing that JSON cannot")]) from None
+    if size > MAX_BYTES:
+        raise JctError(Code.TOO_LARGE, f"the job has {size} bytes; the limit is {MAX_BYTES}")
+    problems = [*_one_way_to_run(document), *_keys(document, JobFile, ""), *_env(document), *_arguments(document)]
+    problems += _queue(document)
+    parsed, wrong = _validate(document)
+    problems += wrong
+    if problems or parsed is None:
+        raise BadSpec(_told_once(problems))
+    return _spec(parsed)
+
+
+def _problem(path: str, what: str, code: Code = Code.BAD_SPEC, hint: str | None = None) -> JctError:
+    return JctError(code, f"{path}: {what}" if path else what, field=path or None, hint=hint)
+
+
+def _told_once(problems: list[JctError]) -> list[JctError]:
+    return list({(problem.field, problem.message): problem for problem in problems}.values())
+
+
+def _one_way_to_run(document: dict[str, Any]) -> list[JctError]:
+    given = [way for way in _WAYS_TO_RUN if way in document]
+    if len(given) == 1:
+        return []
+    what = f"{' and '.join(given)} are given" if given else "none of them is given"
+    return [_problem("", f"exactly one of entrypoint, command and script is needed; {what}")]
+
+
+def _queue(document: dict[str, Any]) -> list[JctError]:
+    if document.get("queue", "default") == "default":
+        return []
+    return [_problem("queue", "only the queue `default` exists; others are not supported yet", Code.NOT_SUPPORTED_YET)]
+
+
+def _keys(document: dict[str, Any], model: type[Part], path: str) -> list[JctError]:
+    """Unknown keys with the nearest known one, and keys that are known but not honoured yet; nested parts too."""
+    known = {field.alias or name: field for name, field in model.model_fields.items()}
+    problems = []
+    for key, value in document.items():
+        here = f"{path}.{key}" if path else str(key)
+        if key in model.NOT_YET:
+            problems.append(JctError(Code.NOT_SUPPORTED_YET, f"{here} is not supported yet", field=here))
+        elif key not in known:
+            near = _OTHER_WORDS.get(key) or next(
+                iter(difflib.get_close_matches(str(key), [*known, *model.NOT_YET], 1)), None
+            )
+            hint = f"did you mean {near!r}?" if near else f"known are: {', '.join(sorted(known))}"
+            problems.append(_problem(here, "there is no such field", hint=hint))
+        elif isinstance(value, dict) and (part := _part(known[key].annotation)):
+            problems += _keys(value, part, here)
+    return problems
+
+
+def _part(annotation: Any) -> type[Part] | None:
+    for candidate in (annotation, *typing.get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, Part):
+            return candidate
+    return None
+
+
+def _env(document: dict[str, Any]) -> list[JctError]:
+    env = document.get("env")
+    problems = []
+    for key, value in env.items() if isinstance(env, dict) else ():
+        path = f"env.{key}"
+        if what := check_env_key(str(key)):
+            problems.append(_problem(path, what))
+        elif COLD_START.fullmatch(key):
+            what = "is read when a process starts and is not supported yet: workers are forked from a warm process"
+            problems.append(_problem(path, what, Code.NOT_SUPPORTED_YET))
+        if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
+            problems.append(_problem(path, "must not hold NUL or lone surrogates"))
+    return problems
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _arguments(document: dict[str, Any]) -> list[JctError]:
+    """JSON allows more than every reader can take: numbers beyond 64 bits, NaN, half characters."""
+    problems: list[JctError] = []
+
+    def visit(value: Any, path: str, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            problems.append(_problem("arguments", f"must not be nested more than {_MAX_DEPTH} deep"))
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                visit(key, path, depth + 1)
+                visit(item, f"{path}.{key}", depth + 1)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                visit(item, f"{path}[{index}]", depth + 1)
+        elif isinstance(value, str) and not _is_utf8(value):
+            problems.append(_problem(path, "must not hold lone surrogates"))
+        elif isinstance(value, float) and not math.isfinite(value):
+            problems.append(_problem(path, "must be a finite number"))
+        elif isinstance(value, int) and not -_MAX_INT - 1 <= value <= _MAX_INT:
+            problems.append(_problem(path, "must fit in 64 bits"))
+
+    if isinstance(document.get("arguments"), dict):
+        visit(document["arguments"], "arguments", 0)
+    return problems
+
+
+def _validate(document: dict[str, Any]) -> tuple[JobFile | None, list[JctError]]:
+    """Pydantic's word on the fields that it knows; unknown ones were dealt with by `_keys`."""
+    try:
+        return JobFile.model_validate(_known_only(document, JobFile)), []
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+    problems = []
+    for item in found:
+        path = _path(item["loc"])
+        if (path, item["type"]) in {("entrypoint", "missing"), ("queue", "literal_error")}:
+            continue  # said already, and better
+        plain = _SAID_PLAINLY.get(item["type"]) or item["msg"].removeprefix("Value error, ")
+        plain = plain.replace("Input should be", "must be")
+        code = Code.NOT_SUPPORTED_YET if "not supported yet" in plain else Code.BAD_SPEC
+        problems.append(_problem(path, plain, code))
+    return None, problems
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    path = ""
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path.removesuffix(".[key]")
+
+
+def _known_only(document: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    kept = {}
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        if key not in document:
+            continue
+        value, part = document[key], _part(field.annotation)
+        kept[key] = _known_only(value, part) if part and isinstance(value, dict) else value
+    return kept
+
+
+def _spec(job: JobFile) -> JobSpec:
+    low, high = job.gpus.range
+    kept = job.checkpoint
+    checkpoint = None
+    if kept is not None:
+        checkpoint = CheckpointSpec(dir=kept.dir, every_s=float(kept.every), keep=kept.keep, resume=kept.resume)
+    return JobSpec(
+        name=job.name,
+        entrypoint=job.entrypoint,
+        workdir=job.workdir,
+        arguments=job.arguments,
+        env=job.env,
+        team=job.team,
+        queue=job.queue,
+        priority=job.priority,
+        labels=job.labels,
+        note=job.note,
+        min_devices=low,
+        max_devices=high,
+        allowed_devices=tuple(sorted(set(job.gpus.allowed or ()))),
+        device_kinds=tuple(job.gpus.type),
+        stages=tuple(sorted(set(job.parallel.pipeline_stages or ()))),
+        microbatches=job.parallel.micro_batches,
+        microbatch_size=job.parallel.micro_batch_size,
+        global_batch=job.parallel.global_batch,
+        replicas=job.parallel.data,
+        schedule=job.parallel.schedule,
+        total_steps=job.work.total if job.work else None,
+        checkpoint=checkpoint,
+        numerics=job.numerics,
+        preemptible=job.preemptible,
+        signal=job.signal,
+        grace_s=float(job.grace),
+        min_runtime_s=float(job.min_runtime),
+        retries_max=job.retries.max,
+        retries_backoff_s=float(job.retries.backoff),
+        profile=job.profile,
+    )

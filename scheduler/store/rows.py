@@ -1,0 +1,75 @@
+"""Entities to rows and back. A row is a plain dictionary with the column names of `scheduler.store.tables`."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import RowMapping, Table
+
+from scheduler.core.entities import (
+    Attempt,
+    AttemptState,
+    Device,
+    Entity,
+    Event,
+    Generation,
+    Job,
+    Lease,
+    LeaseState,
+    Member,
+    Node,
+    ProfileRecord,
+)
+from scheduler.store import tables
+
+_T = TypeVar("_T")
+
+TABLES: dict[type, Table] = {
+    Node: tables.NodeRow.__table__,  # type: ignore[attr-defined]
+    Device: tables.DeviceRow.__table__,  # type: ignore[attr-defined]
+    Job: tables.JobRow.__table__,  # type: ignore[attr-defined]
+    Attempt: tables.AttemptRow.__table__,  # type: ignore[attr-defined]
+    Generation: tables.GenerationRow.__table__,  # type: ignore[attr-defined]
+    Member: tables.MemberRow.__table__,  # type: ignore[attr-defined]
+    Lease: tables.LeaseRow.__table__,  # type: ignore[attr-defined]
+    ProfileRecord: tables.ProfileRow.__table__,  # type: ignore[attr-defined]
+    Event: tables.EventRow.__table__,  # type: ignore[attr-defined]
+}
+"""In the order in which rows are written: what is referred to comes first."""
+
+_LEASE_ORDER = [LeaseState.CLOSED, LeaseState.QUARANTINED, LeaseState.HELD, LeaseState.PROMISED]
+
+
+def clean(value: Any) -> Any:
+    """Text that every database takes: NUL and lone surrogates become visible stand-ins."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+
+
+def to_row(entity: Entity | Event) -> dict[str, Any]:
+    row = {name: clean(value) for name, value in msgspec.to_builtins(entity).items()}
+    if isinstance(entity, Job):
+        row |= {name: row["spec"][name] for name in ("name", "team", "queue")}
+    return row
+
+
+def to_entity(kind: type[_T], row: Mapping[str, Any] | RowMapping) -> _T:
+    """Columns that the entity lacks are ignored; fields that an old row lacks take their defaults."""
+    return msgspec.convert(dict(row), kind)
+
+
+def key_of(entity: Entity) -> tuple[Any, ...]:
+    """The primary key, in the table's order."""
+    return tuple(getattr(entity, column.name) for column in TABLES[type(entity)].primary_key)
+
+
+def in_write_order(entities: Iterable[Entity]) -> list[Entity]:
+    """Within a table, what frees comes before what takes, or the partial unique indexes would object."""
+
+    def order(entity: Entity) -> int:
+        if isinstance(entity, Lease):
+            return _LEASE_ORDER.index(entity.state)
+        return 0 if isinstance(entity, Attempt) and entity.state is AttemptState.ENDED else 1
+
+    return sorted(entities, key=order)

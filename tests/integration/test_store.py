@@ -1,0 +1,446 @@
+"""What the store promises: everything committed is there after any restart, once, on SQLite and on PostgreSQL."""
+
+import dataclasses
+import sqlite3
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from policies.ir.plan import ParallelPlan, StagePlan
+from policies.model.profile import LayerProfile, ModelProfile
+from scheduler.core.effects import Effects
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Device,
+    EndCause,
+    Event,
+    Generation,
+    GenerationState,
+    Job,
+    JobState,
+    Lease,
+    LeaseState,
+    Member,
+    Node,
+    ProfileRecord,
+    Result,
+    Wanted,
+)
+from scheduler.core.errors import Code, JctError
+from scheduler.protocol.messages import Cause
+from scheduler.protocol.spec import CheckpointSpec, JobSpec
+from scheduler.store import migrate, repository
+from scheduler.store.audit import Audit, AuditEntry
+from scheduler.store.engine import parse_url, write_engine
+from scheduler.store.repository import Repository, Unavailable
+from scheduler.store.rows import TABLES
+from scheduler.store.tables import Table
+from scheduler.store.tokens import Role, Tokens
+
+SPEC = JobSpec(
+    name="дата 🚀", entrypoint="pkg.mod:build", workdir="/w", team="nlp", arguments={"x": [1, None, {"y": 0.5}]},
+    env={"A": "`id`\n"}, allowed_devices=(1, 2), checkpoint=CheckpointSpec(dir="/c"),
+)  # fmt: skip
+PLAN = ParallelPlan(
+    stages=(StagePlan(0, 3, (0,), (4,)), StagePlan(3, 5, (1,), (4,))), microbatches=4, microbatch_size=2
+)
+JOB = Job(
+    id=7, spec=SPEC, user="eva", priority=90, submitted_us=2**52 + 1, state=JobState.ACTIVE, wanted=Wanted.HOLD,
+    reason_code="Priority", reason="behind 3 jobs", spec_key="k", last_attempt=1, avoid=("n1",), total_steps=300,
+    first_validation_loss=5.25,
+)  # fmt: skip
+ATTEMPT = Attempt(
+    job=7, number=1, kind=AttemptKind.TRAIN, created_us=1, state=AttemptState.RUNNING, nonce="abc", stop_save=True,
+)  # fmt: skip
+GENERATION = Generation(job=7, attempt=1, number=1, plan=PLAN, ranks=(0, 1), state=GenerationState.ACTIVE)
+MEMBERS = [Member(job=7, attempt=1, number=n, node="n0", device=f"d{n}", cause=Cause.SIGNAL) for n in range(2)]
+LEASES = [
+    Lease(id=3 + n, device=f"d{n}", job=7, attempt=1, member=n, state=LeaseState.HELD, created_us=5) for n in range(2)
+]
+NODE = Node(id="n0", public_key="z", machine="m", address="127.0.0.1", boot="b", session="s", first_seen_us=9)
+DEVICES = [Device(id=f"d{n}", node="n0", kind="cpu", index=n, memory_bytes=2**40) for n in range(2)]
+LAYER = LayerProfile("l", 0.1, 0.2, 0.3, 1, 2, 3, atomic_with_next=True)
+PROFILE = ProfileRecord(
+    spec_key="k", device_kind="cpu", fingerprint="f", profiles=(ModelProfile("m", 2, "cpu", (LAYER,)),),
+    total_steps=None, global_batch=8,
+)  # fmt: skip
+EVENTS = [
+    Event(seq=n, time_us=n, kind="job.submitted", actor="eva", message="submitted", job=7, data={"n": [n, None]})
+    for n in range(1, 4)
+]
+ALL = [JOB, ATTEMPT, GENERATION, *MEMBERS, *LEASES, NODE, *DEVICES, PROFILE]
+
+
+@pytest.fixture
+def store(database_url):
+    opened = Repository.open(database_url)
+    yield opened
+    opened.close()
+
+
+def reopened(store: Repository, url: str) -> Repository:
+    store.close()
+    return Repository.open(url)
+
+
+def test_everything_committed_is_loaded_again_as_it_was(store, database_url):
+    store.commit(Effects(rows=list(ALL), events=EVENTS, idempotency=[("eva", "key", 7)]))
+    again = reopened(store, database_url)
+    state = again.load()
+    again.close()
+    assert state.jobs == {7: JOB}
+    assert state.attempts == {(7, 1): ATTEMPT}
+    assert state.generations == {(7, 1, 1): GENERATION}
+    assert list(state.members.values()) == MEMBERS
+    assert list(state.leases.values()) == LEASES
+    assert state.nodes == {"n0": NODE}
+    assert list(state.devices.values()) == DEVICES
+    assert state.profiles == {("k", "cpu"): PROFILE}
+    assert state.keys == {("eva", "key"): 7}
+    assert (state.counters.job, state.counters.lease, state.counters.event) == (8, 5, 4)
+    assert state.epoch == 2
+
+
+def test_a_batch_tried_again_changes_nothing(store):
+    batch = Effects(rows=list(ALL), events=EVENTS, idempotency=[("eva", "key", 7)])
+    store.commit(batch)
+    store.commit(batch)
+    assert store.history.events(7, after=0, limit=10) == EVENTS
+    assert store.load().jobs == {7: JOB}
+
+
+def test_the_newest_value_wins_within_a_batch(store):
+    store.commit(Effects(rows=[JOB, replace(JOB, priority=1)]), Effects(rows=[replace(JOB, priority=2)]))
+    assert store.load().jobs[7].priority == 2
+
+
+def test_devices_leave_and_come_back(store):
+    store.commit(Effects(rows=[NODE, *DEVICES]))
+    store.commit(Effects(gone_devices=["d0"]), Effects(rows=[DEVICES[0]], gone_devices=["d1"]))
+    assert list(store.load().devices) == ["d0"]
+    store.commit(Effects(rows=[DEVICES[1]]), Effects(gone_devices=["d1"]))
+    assert list(store.load().devices) == ["d0"]
+
+
+def test_a_device_has_at_most_one_owner_and_one_promise(store):
+    store.commit(Effects(rows=list(ALL)))
+    for state in (LeaseState.HELD, LeaseState.QUARANTINED):
+        with pytest.raises(IntegrityError):
+            store.commit(Effects(rows=[replace(LEASES[0], id=9, state=state)]))
+    store.commit(Effects(rows=[replace(LEASES[0], id=9, state=LeaseState.PROMISED)]))
+    with pytest.raises(IntegrityError):
+        store.commit(Effects(rows=[replace(LEASES[0], id=10, state=LeaseState.PROMISED)]))
+
+
+def test_a_promise_becomes_the_lease_in_the_transaction_that_closes_the_old_one(store):
+    store.commit(Effects(rows=[*ALL, replace(LEASES[0], id=9, state=LeaseState.PROMISED)]))
+    handover = [
+        replace(LEASES[0], id=10, state=LeaseState.PROMISED),
+        replace(LEASES[0], id=9, state=LeaseState.HELD),
+        replace(LEASES[0], state=LeaseState.CLOSED, closed_us=8),
+    ]
+    store.commit(Effects(rows=handover))
+    assert {lease.id: lease.state for lease in store.load().leases.values() if lease.device == "d0"} == {
+        9: LeaseState.HELD,
+        10: LeaseState.PROMISED,
+    }
+
+
+def test_a_job_has_at_most_one_open_attempt(store):
+    store.commit(Effects(rows=list(ALL)))
+    with pytest.raises(IntegrityError):
+        store.commit(Effects(rows=[replace(ATTEMPT, number=2)]))
+    ended = replace(ATTEMPT, state=AttemptState.ENDED, cause=EndCause.PREEMPTED)
+    store.commit(Effects(rows=[replace(ATTEMPT, number=2), ended]))
+
+
+def test_a_failed_batch_leaves_nothing_behind(store):
+    with pytest.raises(IntegrityError):
+        store.commit(Effects(rows=[JOB, replace(ATTEMPT, job=99)], events=EVENTS))
+    assert store.load().jobs == {}
+    assert store.history.events(None, after=0, limit=10) == []
+
+
+def test_numbers_never_return_even_when_rows_are_deleted(store, database_url):
+    store.commit(Effects(rows=[JOB], events=EVENTS))
+    with store.transaction() as connection:
+        connection.execute(text("DELETE FROM jobs"))
+        connection.execute(text("DELETE FROM events"))
+    again = reopened(store, database_url)
+    counters = again.load().counters
+    again.close()
+    assert (counters.job, counters.event) == (8, 4)
+
+
+def test_only_the_newest_finished_jobs_are_loaded_and_the_rest_is_history(store, monkeypatch):
+    monkeypatch.setattr(repository, "RECENT_JOBS", 2)
+    done = [
+        replace(JOB, id=n, state=JobState.DONE, result=Result.FAILED if n % 2 else Result.COMPLETED)
+        for n in range(1, 6)
+    ]
+    store.commit(Effects(rows=[*done, replace(JOB, id=6), replace(ATTEMPT, job=1), replace(GENERATION, job=1)]))
+    state = store.load()
+    assert list(state.jobs) == [4, 5, 6]
+    assert state.attempts == {}
+    history = store.history
+    assert [story.job.id for story in history.past_jobs(None, 10, None, [])] == [5, 4, 3, 2, 1]
+    assert [story.job.id for story in history.past_jobs(4, 2, None, [])] == [3, 2]
+    assert [story.job.id for story in history.past_jobs(None, 10, "nlp", ["FAILED"])] == [5, 3, 1]
+    assert history.past_jobs(None, 10, "other", []) == []
+    story = history.story(1)
+    assert story is not None
+    assert story.attempts == (replace(ATTEMPT, job=1),)
+    assert story.generations == (replace(GENERATION, job=1),)
+    assert history.story(99) is None
+
+
+def test_a_finished_job_that_still_holds_a_device_is_loaded_however_old(store, monkeypatch):
+    monkeypatch.setattr(repository, "RECENT_JOBS", 0)
+    store.commit(Effects(rows=[*ALL, replace(JOB, state=JobState.DONE, result=Result.NODE_LOST)]))
+    assert list(store.load().jobs) == [7]
+    assert len(store.load().members) == 2
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_field_of_an_entity_has_a_column(kind):
+    fields = {field.name for field in dataclasses.fields(kind)}
+    derived = {"name", "team", "queue"} if kind is Job else set()
+    assert fields | derived == {column.name for column in TABLES[kind].columns}
+
+
+def test_events_are_read_from_a_cursor(store):
+    other = replace(EVENTS[0], seq=4, job=8)
+    store.commit(Effects(events=[*EVENTS, other]))
+    assert [event.seq for event in store.history.events(None, after=1, limit=2)] == [2, 3]
+    assert [event.seq for event in store.history.events(8, after=0, limit=9)] == [4]
+
+
+def test_text_that_a_database_cannot_hold_is_made_visible_not_lost(store):
+    store.commit(Effects(rows=[replace(JOB, reason="a\0b\ud800c")]))
+    assert store.load().jobs[7].reason == "a␀b?c"
+
+
+def test_a_second_daemon_is_told_that_there_is_one(store, database_url):
+    with pytest.raises(JctError, match="another jctd uses") as caught:
+        Repository.open(database_url)
+    assert caught.value.code is Code.CONFLICT
+
+
+def test_the_lock_ends_with_the_process(tmp_path):
+    url = f"sqlite:///{tmp_path}/jctd.db"
+    program = f"from scheduler.store.repository import Repository; import os; Repository.open({url!r}); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 9
+    store = Repository.open(url)
+    assert store.epoch == 2
+    store.close()
+
+
+def test_a_daemon_that_lost_its_database_to_another_cannot_commit(store):
+    with store.transaction() as connection:
+        connection.execute(text("UPDATE meta SET value = value + 1 WHERE name = 'epoch'"))
+    with pytest.raises(JctError, match="taken over"):
+        store.commit(Effects(rows=[JOB]))
+
+
+def test_the_schema_is_created_once_and_said(store, database_url):
+    assert "created" in store.migrated
+    again = reopened(store, database_url)
+    assert again.migrated == ""
+    again.close()
+
+
+def test_migrations_go_up_down_and_up_with_rows_in_the_tables(store, database_url):
+    store.commit(Effects(rows=list(ALL), events=EVENTS, idempotency=[("eva", "key", 7)]))
+    Tokens(store).create(name="t", user="u", team="t", role=Role.USER, now_us=1)
+    store.close()
+    engine = write_engine(parse_url(database_url))
+    with engine.begin() as connection:
+        command.downgrade(migrate.alembic_config(connection), "base")
+    assert migrate.upgrade(engine, migrate.check_version(engine))
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
+
+
+def test_a_failing_migration_rolls_back_whole(database_url, monkeypatch):
+    def upgrade(config, revision):
+        config.attributes["connection"].execute(text("CREATE TABLE half (id INTEGER)"))
+        raise RuntimeError("interrupted")
+
+    monkeypatch.setattr(migrate.command, "upgrade", upgrade)
+    with pytest.raises(RuntimeError):
+        Repository.open(database_url)
+    monkeypatch.undo()
+    Repository.open(database_url).close()
+
+
+def test_a_newer_database_is_left_alone(store, database_url):
+    store.commit(Effects(rows=[JOB]))
+    with store.transaction() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    store.close()
+    with pytest.raises(JctError, match="newer jctd: its schema is 9999"):
+        Repository.open(database_url)
+
+
+def test_a_database_of_something_else_is_left_alone(database_url):
+    engine = write_engine(parse_url(database_url))
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE customers (id INTEGER)"))
+    engine.dispose()
+    with pytest.raises(JctError, match=r"not jctd's: it has other tables \(customers\)"):
+        Repository.open(database_url)
+
+
+# --- SQLite files ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A database file with a job in it, closed."""
+    path = tmp_path / "jctd.db"
+    store = Repository.open(f"sqlite:///{path}")
+    store.commit(Effects(rows=list(ALL), events=[replace(EVENTS[0], seq=n, message="x" * 200) for n in range(1, 500)]))
+    store.close()
+    return path
+
+
+def refused(path, match: str) -> None:
+    before = path.read_bytes() if path.exists() else None
+    with pytest.raises(JctError, match=match):
+        Repository.open(f"sqlite:///{path}")
+    assert (path.read_bytes() if path.exists() else None) == before
+
+
+def test_a_cut_off_file_is_refused_untouched(file):
+    file.write_bytes(file.read_bytes()[:-4096])
+    refused(file, "damaged")
+
+
+def test_a_garbled_file_is_refused_untouched(file):
+    file.write_bytes(b"not a database" * 1000)
+    refused(file, "damaged")
+
+
+def test_a_lost_or_emptied_file_never_becomes_a_fresh_queue(file):
+    file.write_bytes(b"")
+    refused(file, "is empty, though jctd has used it 1 times")
+    file.unlink()
+    refused(file, "is gone")
+
+
+def test_a_missing_folder_is_told(tmp_path):
+    refused(tmp_path / "nowhere" / "jctd.db", "must exist and be writable")
+
+
+def test_the_file_is_private(file):
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_writer_is_durable_and_readers_cannot_write(file):
+    store = Repository.open(f"sqlite:///{file}")
+    with store.transaction() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    with store.read.connect() as connection, pytest.raises(Exception, match="readonly"):
+        connection.execute(text("DELETE FROM jobs"))
+    store.close()
+
+
+def test_a_blocked_database_is_unavailable_and_the_same_batch_passes_later(file, monkeypatch):
+    monkeypatch.setattr("scheduler.store.engine._WRITER_PRAGMAS", ("journal_mode=WAL", "busy_timeout=1"))
+    store = Repository.open(f"sqlite:///{file}")
+    blocker = sqlite3.connect(file, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    batch = Effects(rows=[replace(JOB, priority=1)])
+    with pytest.raises(Unavailable, match="locked"):
+        store.commit(batch)
+    assert store.load().jobs[7].priority == 90
+    blocker.close()
+    store.commit(batch)
+    assert store.load().jobs[7].priority == 1
+    store.close()
+
+
+def test_writers_in_several_threads_lose_no_update(file):
+    store = Repository.open(f"sqlite:///{file}")
+
+    def count() -> None:
+        for _ in range(20):
+            with store.transaction() as connection:
+                value = connection.scalar(text("SELECT value FROM meta WHERE name = 'job'"))
+                connection.execute(text("UPDATE meta SET value = :v WHERE name = 'job'"), {"v": value + 1})
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.load().counters.job == 8 + 80
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense", ""])
+def test_other_databases_are_refused_with_an_example(url):
+    with pytest.raises(JctError) as caught:
+        Repository.open(url)
+    assert "sqlite:////" in str(caught.value.hint)
+
+
+def test_an_unreachable_server_is_told_without_the_password():
+    with pytest.raises(JctError, match="cannot reach") as caught:
+        Repository.open("postgresql://jctd:hunter2@127.0.0.1:1/jctd")
+    assert "hunter2" not in str(caught.value)
+
+
+# --- tokens and audit -----------------------------------------------------------------------------------------
+
+
+def test_tokens_are_found_until_they_expire_or_are_revoked_and_survive_restarts(store, database_url):
+    tokens = Tokens(store)
+    secret, token = tokens.create(name="cli", user="eva", team="nlp", role=Role.USER, now_us=1, expires_us=100)
+    _, other = tokens.create(name="cli", user="root", team="ops", role=Role.ADMIN, now_us=1)
+    again = reopened(store, database_url)
+    tokens = Tokens(again)
+    assert tokens.find(secret, 99) == token
+    assert tokens.find(secret, 100) is None
+    assert tokens.find(secret[:-1], 99) is None
+    assert tokens.find("", 99) is None
+    tokens.revoke(token.id, 50)
+    assert tokens.find(secret, 99) is None
+    assert [found.id for found in Tokens(again).all()] == [token.id, other.id]
+    assert Tokens(again).find(secret, 99) is None
+    with pytest.raises(JctError) as caught:
+        tokens.revoke(99, 1)
+    assert caught.value.code is Code.NOT_FOUND
+    again.close()
+
+
+def test_the_secret_is_not_in_the_database(file):
+    store = Repository.open(f"sqlite:///{file}")
+    secret, _ = Tokens(store).create(name="cli", user="eva", team="nlp", role=Role.USER, now_us=1)
+    store.close()
+    assert secret.removeprefix("jct_").encode() not in file.read_bytes()
+
+
+def test_the_audit_log_grows(store):
+    audit = Audit(store)
+    entries = [
+        AuditEntry(time_us=n, actor="eva", action="priority", target="job 7", allowed=n > 1, old=1, new={"p": n})
+        for n in range(1, 4)
+    ]
+    for entry in entries:
+        audit.append(entry)
+    assert audit.newest(2) == [entries[2], entries[1]]

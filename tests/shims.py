@@ -1,0 +1,71 @@
+"""Shims that are ready at once: one clean process imports torch and forks them, since an import costs seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+
+class ShimFactory:
+    """Starts shims by asking a process that has imported everything and has one thread."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(Path(__file__)), str(Path(__file__).parent.parent)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    def start(self, folder: Path, *arguments: str) -> int:
+        """Pid of a new shim for this folder; like a shim from the command line but for the time to import."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(["--folder", str(folder), *arguments]) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+def serve() -> None:
+    """One request a line: a shim's arguments; the answer is its pid. Children are reaped by the kernel."""
+    from worker import shim
+
+    shim.import_ahead()
+    for request in sys.stdin:
+        arguments = json.loads(request)
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            log = os.open(Path(arguments[1]) / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, place in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(source, place)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            code = 70
+            try:
+                code = shim.main(arguments)
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    serve()

@@ -1,0 +1,66 @@
+"""Which samples a step trains on: a pure function of seed, step and global batch, whatever the plan."""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from worker.entrypoint import user_exception
+from worker.keys import seed_for_epoch
+from worker.sdk import Data
+
+
+class Batches:
+    """Micro-batches of a step by global index. inputs and targets come to the device, floats in the model's dtype."""
+
+    def __init__(
+        self,
+        data: Data,
+        seed: int,
+        shuffle: bool,
+        global_batch: int,
+        size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """size: samples in each micro-batch."""
+        self.data, self.seed, self.shuffle = data, seed, shuffle
+        self.global_batch, self.size, self.device, self.dtype = global_batch, size, device, dtype
+        self._order = lru_cache(maxsize=2)(self._order_of_epoch)
+        self._get = lru_cache(maxsize=1)(self._samples)
+
+    def indices(self, step: int, microbatch: int) -> list[int]:
+        """Sample indices: the step's global samples cut into micro-batches; each epoch is one pass over the data."""
+        first = step * self.global_batch + microbatch * self.size
+        count = len(self.data)
+        return [self._place(*divmod(sample, count)) for sample in range(first, first + self.size)]
+
+    def inputs(self, step: int, microbatch: int) -> Any:
+        return self._get(step, microbatch)[0]
+
+    def targets(self, step: int, microbatch: int) -> Any:
+        return self._get(step, microbatch)[1]
+
+    def _place(self, epoch: int, offset: int) -> int:
+        return int(self._order(epoch)[offset]) if self.shuffle else offset
+
+    def _order_of_epoch(self, epoch: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed_for_epoch(self.seed, epoch))
+        return torch.randperm(len(self.data), generator=generator)
+
+    def _samples(self, step: int, microbatch: int) -> tuple[Any, Any]:
+        try:
+            inputs, targets = self.data.samples(self.indices(step, microbatch))
+        except Exception as error:
+            raise user_exception(error, f"data.samples raised at step {step}:") from None
+        return self._move(inputs), self._move(targets)
+
+    def _move(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(self.device, self.dtype if value.is_floating_point() else None)
+        if isinstance(value, dict):
+            return {key: self._move(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._move(entry) for entry in value)
+        return value

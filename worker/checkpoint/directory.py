@@ -1,0 +1,79 @@
+"""A checkpoint store in a local or mounted directory: whole files or none, and an exclusive create."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+
+class Directory:
+    """Files by relative name. Everything raises OSError as the file system does (ENOSPC, EROFS, ...)."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    def exists(self, name: str) -> bool:
+        return (self.root / name).exists()
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def names(self, folder: str = ".") -> list[str]:
+        """Names in a folder, sorted; empty where it does not exist."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(os.listdir(self.root / folder))
+        return []
+
+    def write(self, name: str, data: bytes, unique: str) -> None:
+        """Durable and atomic: a temporary file, fsync, rename, fsync of the folder.
+
+        unique: differs between writers, so that two of the same name do not share a temporary file.
+        """
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{unique}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        sync_folder(path.parent)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Durable exclusive create. False where it exists already."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.root)
+        return True
+
+    def delete(self, name: str) -> None:
+        """Nothing where it does not exist. A folder goes with its last file."""
+        path = self.root / name
+        path.unlink(missing_ok=True)
+        if path.parent != self.root:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+
+    def age_s(self, name: str) -> float:
+        """Seconds since it was written, by the store's clock as far as this machine can tell."""
+        return time.time() - (self.root / name).stat().st_mtime
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

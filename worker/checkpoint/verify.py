@@ -1,0 +1,36 @@
+"""Reading a checkpoint back, with every hash checked."""
+
+from typing import Any
+
+from torch import Tensor
+
+from worker.checkpoint import layerfile, manifest
+from worker.checkpoint.directory import Directory
+from worker.checkpoint.manifest import BrokenCheckpoint, LayerEntry, Manifest
+
+
+def read_manifest(store: Directory, step: int) -> Manifest:
+    """Raises BrokenCheckpoint or NewerCheckpoint."""
+    try:
+        found = manifest.decode(store.read(manifest.name(step)))
+    except OSError as error:
+        raise BrokenCheckpoint(f"manifest unreadable: {error.strerror}") from None
+    if found.step != step:
+        raise BrokenCheckpoint(f"the manifest in step-{step} is of step {found.step}")
+    return found
+
+
+def read_layer(store: Directory, entry: LayerEntry) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A layer's state. Raises BrokenCheckpoint, naming the layer and what is wrong."""
+    try:
+        data = store.read(layerfile.file_name(entry.sha256))
+    except OSError as error:
+        raise BrokenCheckpoint(f"layer {entry.name!r}: {error.strerror}") from None
+    if len(data) != entry.bytes:
+        raise BrokenCheckpoint(f"layer {entry.name!r} has {len(data)} bytes, {entry.bytes} were written")
+    if layerfile.digest(data) != entry.sha256:
+        raise BrokenCheckpoint(f"layer {entry.name!r} is damaged: its SHA-256 does not match")
+    try:
+        return layerfile.unpack(data)
+    except ValueError as error:
+        raise BrokenCheckpoint(f"layer {entry.name!r}: {error}") from None

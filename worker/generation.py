@@ -1,0 +1,202 @@
+"""One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.ir.instruction import digest
+from policies.ir.plan import ParallelPlan
+from policies.schedules.lowering import orders_for
+from scheduler.protocol.messages import Cause
+from worker.batches import Batches
+from worker.errors import Ended
+from worker.executor import Executor, Shape, forward_only, message_tags
+from worker.layer import Layer
+from worker.rendezvous import Rendezvous
+from worker.sdk import PipelineJob
+from worker.stage import Stage, check_output
+from worker.transport import Groups, bucket_sum
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
+    """Global indices of the layers that this rank holds."""
+    return [index for stage in plan.stages if rank in stage.ranks for index in stage.layers]
+
+
+def dtype_of(plan: ParallelPlan) -> torch.dtype:
+    """Raises Ended, NOT_SUPPORTED."""
+    if plan.precision not in DTYPES:
+        raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
+    return DTYPES[plan.precision]
+
+
+class Generation:
+    """Plan, ranks and layers joined into something that runs steps.
+
+    Raises:
+        Ended: a plan this worker cannot run, ranks that disagree about it, or a peer that is gone.
+    """
+
+    def __init__(
+        self,
+        job: PipelineJob,
+        plan: ParallelPlan,
+        rank: int,
+        layers: Mapping[int, Layer],
+        groups: Groups,
+        meet: Rendezvous,
+        device: torch.device,
+        timeout_s: float,
+    ) -> None:
+        self.job, self.plan, self.rank, self.groups, self.meet = job, plan, rank, groups, meet
+        self._device, self._timeout_s = device, timeout_s
+        self.layers = [layers[index] for index in sorted(layers)]
+        self._replicas = {}
+        for index, stage in enumerate(plan.stages):
+            if rank in stage.ranks:
+                self._replicas[index] = groups.among(stage.ranks)
+        last = len(plan.stages) - 1
+        self._stages = {
+            index: Stage(
+                [layers[layer] for layer in plan.stages[index].layers],
+                job.loss if index == last else None,
+                job.seed,
+                device,
+            )
+            for index in self._replicas
+        }
+        self.batches = self._batches(job, plan)
+        programs = _programs(plan)
+        agreed = meet.all("digest", rank, plan.world_size, digest(programs), timeout_s)
+        if len(set(agreed)) > 1:
+            raise Ended(
+                Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
+            )
+        self._program = programs[rank]
+        self._forward = forward_only(self._program)
+        self._executor = Executor(
+            self._stages, last, groups.world, message_tags(programs), self._agree_on_shapes(), device
+        )
+        unknown = {instruction.op for program in programs for instruction in program} - self._executor.operations
+        if unknown:
+            raise Ended(
+                Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r} needs {', '.join(sorted(unknown))}: not supported yet"
+            )
+
+    @property
+    def is_pilot(self) -> bool:
+        return self.rank == self.plan.pilot_rank
+
+    def saved_here(self) -> list[Layer]:
+        """The layers that this rank writes to a checkpoint: a stage's replicas, which are equal, share the work."""
+        mine = []
+        for index in self._stages:
+            ranks = self.plan.stages[index].ranks
+            mine += [layer for i, layer in enumerate(self._stages[index].layers) if ranks[i % len(ranks)] == self.rank]
+        return mine
+
+    def train_step(self, step: int) -> dict[int, Tensor]:
+        """Forward and backward of the step; gradients summed over micro-batches and replicas. Losses held here."""
+        losses = self._executor.run(self._program, self.batches, step, 1 / self.plan.microbatches)
+        for index, stage in self._stages.items():
+            group = self._replicas[index]
+            if group.size > 1:
+                bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
+        return losses
+
+    def evaluate(self, batch: int, source: Batches) -> dict[int, Tensor]:
+        """Losses held here of one global batch, without gradients."""
+        for stage in self._stages.values():
+            stage.train(False)
+        with torch.no_grad():
+            losses = self._executor.run(self._forward, source, batch, 1 / self.plan.microbatches)
+        for stage in self._stages.values():
+            stage.train(True)
+        return losses
+
+    def gradient_norms(self) -> dict[int, float]:
+        """Squared norm of each layer that this rank answers for: replica 0's, so that every layer counts once."""
+        return {
+            layer.index: layer.squared_gradient_norm()
+            for index, stage in self._stages.items()
+            if self.plan.stages[index].ranks[0] == self.rank
+            for layer in stage.layers
+        }
+
+    def exchange(self, values: Mapping[int, float], size: int) -> list[float]:
+        """Sum sparse vectors of `size` over all ranks. Each place is set by one rank at most, so the sum is exact."""
+        vector = torch.zeros(size, dtype=torch.float64)
+        for place, value in values.items():
+            vector[place] = value
+        self.groups.world.sum(vector)
+        return vector.tolist()
+
+    def validation_batches(self) -> Batches | None:
+        validation = self.job.validation
+        if validation is None:
+            return None
+        return Batches(
+            validation.data,
+            self.job.seed,
+            False,
+            self.plan.global_batch,
+            self.plan.microbatch_size,
+            self._device,
+            self.batches.dtype,
+        )
+
+    def _batches(self, job: PipelineJob, plan: ParallelPlan) -> Batches:
+        if plan.global_batch != job.global_batch:
+            raise Ended(
+                Cause.PLAN_MISMATCH,
+                f"the plan's {plan.microbatches} micro-batches of {plan.microbatch_size} are not the job's global "
+                f"batch of {job.global_batch}",
+            )
+        return Batches(
+            job.data, job.seed, job.shuffle, plan.global_batch, plan.microbatch_size, self._device, dtype_of(plan)
+        )
+
+    def _agree_on_shapes(self) -> dict[int, Shape]:
+        """Shapes of what enters each stage, found by a trial forward down the stages with replica 0 of each."""
+        for index, stage in sorted(self._stages.items()):
+            if index == len(self.plan.stages) - 1 or self.plan.stages[index].ranks[0] != self.rank:
+                continue
+            value: Any
+            if index == 0:
+                value = self.batches.inputs(0, 0)
+            else:
+                entering = _shape(self.meet.get(f"shape/{index}", self._timeout_s))
+                value = torch.zeros(entering.size, dtype=entering.dtype, device=self._device)
+            leaving = trial(stage, value)
+            described = {"size": list(leaving.shape), "dtype": str(leaving.dtype).removeprefix("torch.")}
+            self.meet.set(f"shape/{index + 1}", described)
+        boundaries = range(1, len(self.plan.stages))
+        found = self.meet.gather([f"shape/{index}" for index in boundaries], self._timeout_s) if boundaries else []
+        return {index: _shape(described) for index, described in zip(boundaries, found, strict=True)}
+
+
+def trial(stage: Stage, value: Any) -> Tensor:
+    """The output of a stage for an input, with no trace left: evaluation mode, no gradients."""
+    stage.train(False)
+    with torch.no_grad():
+        for layer in stage.layers:
+            value = layer.module(value)
+            check_output(layer, value)
+    stage.train(True)
+    leaving: Tensor = value
+    return leaving
+
+
+def _shape(described: dict[str, Any]) -> Shape:
+    return Shape(tuple(described["size"]), getattr(torch, described["dtype"]))
+
+
+def _programs(plan: ParallelPlan) -> Any:
+    try:
+        return orders_for(plan)
+    except ValueError as error:
+        raise Ended(Cause.NOT_SUPPORTED, f"the plan cannot run: {error}") from None

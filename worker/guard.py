@@ -1,0 +1,129 @@
+"""One member as the shim sees it: its process, its line, its Report, and how its grace runs out."""
+
+import contextlib
+import os
+import signal
+import socket
+
+import msgspec
+
+from scheduler.protocol.codec import BadMessage, decode_report
+from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from worker import processes
+from worker.channel import Channel
+
+STOPPED_LIMIT_S = 10.0
+
+
+class Guard:
+    """Guards one member. `report` is the value to send up; its seq grows with every change."""
+
+    def __init__(self, target: Target, pid: int, line: socket.socket, store: str | None) -> None:
+        self.target, self.pid = target, pid
+        self.line = Channel(line)
+        self.alive = True
+        self.report = Report(
+            job=target.job,
+            attempt=target.attempt,
+            member=target.member,
+            seq=1,
+            phase=Phase.SPAWNING,
+            generation=target.generation,
+            store=store,
+        )
+        self._kill_at_s: float | None = None
+        self._killed = ""
+        self._stopped_since_s: float | None = None
+        self._signalled = False
+        self.line.offer("target", target)
+
+    def take(self, target: Target, now_s: float) -> None:
+        """The latest Target: pass it on, and run the grace of a stop."""
+        self.target = target
+        if not self.alive:
+            return
+        self.line.offer("target", target)
+        if isinstance(target.want, Stop):
+            self._stop(target.want, now_s)
+
+    def read(self) -> None:
+        """Take in the member's Reports; exit code, signal and store are the shim's own words."""
+        try:
+            bodies = self.line.receive() or []
+        except BadMessage:
+            return
+        if bodies:
+            latest = decode_report(bodies[-1])
+            self._change(
+                **{
+                    field: getattr(latest, field)
+                    for field in Report.__struct_fields__
+                    if field not in ("job", "attempt", "member", "seq", "store", "exit_code", "signal")
+                }
+            )
+
+    def tick(self, now_s: float) -> None:
+        """Enforce what time enforces: the end of a grace, and a process that stays stopped."""
+        if not self.alive:
+            return
+        if self._kill_at_s is not None and now_s >= self._kill_at_s:
+            self._kill(f"killed when its grace was over: {self._why()}")
+        found = processes.stat(self.pid)
+        if found is None or found.state not in ("T", "t"):
+            self._stopped_since_s = None
+        elif self._stopped_since_s is None:
+            self._stopped_since_s = now_s
+        elif now_s - self._stopped_since_s >= STOPPED_LIMIT_S and not self._killed:
+            self._change(cause=Cause.STALLED)
+            self._kill(f"its process was stopped (SIGSTOP) for {STOPPED_LIMIT_S:.0f} s")
+
+    def next_deadline_s(self) -> float | None:
+        return self._kill_at_s if self.alive and not self._killed else None
+
+    def ended(self, status: int) -> None:
+        """Its process was reaped with this wait status."""
+        self.read()
+        self.alive = False
+        self.line.close()
+        code, number = (
+            (None, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.waitstatus_to_exitcode(status), None)
+        )
+        cause, message = self.report.cause, self.report.message
+        if cause is None:
+            cause, message = self._guess(code, number)
+        elif self._killed and not message:
+            message = self._killed
+        self._change(phase=Phase.EXITED, exit_code=code, signal=number, cause=cause, message=message)
+
+    def gone(self) -> None:
+        self._change(phase=Phase.GONE)
+
+    def _guess(self, code: int | None, number: int | None) -> tuple[Cause, str]:
+        if self._killed:
+            return Cause.KILLED, self._killed
+        if number is not None:
+            return Cause.SIGNAL, f"killed by {signal.Signals(number).name}"
+        return Cause.USER_EXCEPTION, f"the process ended by itself with exit code {code} before training was finished"
+
+    def _stop(self, stop: Stop, now_s: float) -> None:
+        kill_at_s = now_s + stop.grace_s
+        self._kill_at_s = kill_at_s if self._kill_at_s is None else min(self._kill_at_s, kill_at_s)
+        if stop.grace_s <= 0:
+            self._kill(f"killed at once: {stop.why}")
+        elif not self._signalled:
+            self._signalled = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.Signals[self.target.spec.job.signal])
+
+    def _kill(self, why: str) -> None:
+        """The pid is an unreaped child's, so it cannot be another's."""
+        if not self._killed:
+            self._killed = why
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _why(self) -> str:
+        return self.target.want.why if isinstance(self.target.want, Stop) else ""
+
+    def _change(self, **changes: object) -> None:
+        self.report = msgspec.structs.replace(self.report, seq=self.report.seq + 1, **changes)

@@ -1,0 +1,153 @@
+"""One layer of a model with its optimizer: what is built, stepped, saved, moved and counted as a unit."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scheduler.protocol.messages import Cause
+from worker.entrypoint import user_exception
+from worker.errors import Ended
+from worker.keys import reseed, seed_for_layer
+from worker.sdk import PipelineJob
+
+Structure = dict[str, Any]
+"""A layer's name with shape and dtype of each parameter and buffer; JSON."""
+
+
+class Layer:
+    """A built layer. `state()` and `load()` carry all that training changes in it."""
+
+    def __init__(self, job: PipelineJob, index: int, device: torch.device, dtype: torch.dtype | None = None) -> None:
+        """Raises Ended: the user's builder or optimizer raised, or built something unusable."""
+        self.index = index
+        self.name, builder = job.named_layers[index]
+        reseed(seed_for_layer(job.seed, index), device)
+        try:
+            module = builder()
+        except Exception as error:
+            raise user_exception(error, f"building layer {self.name!r} raised") from None
+        if not isinstance(module, nn.Module):
+            raise Ended(
+                Cause.BAD_SPEC,
+                f"the builder of layer {self.name!r} returned {type(module).__name__}, not a torch module",
+            )
+        self.structure: Structure = _structure(self.name, module)
+        self.module = module.to(device=device, dtype=dtype)
+        self.parameters = dict(self.module.named_parameters())
+        trained = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
+        try:
+            self.optimizer = job.optimizer(trained) if trained else None
+        except Exception as error:
+            raise user_exception(error, f"the optimizer of layer {self.name!r} raised") from None
+
+    def all_gradients(self) -> list[Tensor]:
+        """Gradients of all trained parameters; one that got none becomes zeros, so that replicas agree on the list."""
+        for parameter in self.parameters.values():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+
+    def squared_gradient_norm(self) -> float:
+        """Sum of squares in float64, parameter by parameter: independent of the cut. A gradient of None counts 0."""
+        return sum(
+            float(parameter.grad.double().pow(2).sum())
+            for parameter in self.parameters.values()
+            if parameter.grad is not None
+        )
+
+    def update(self, learning_rate: float | None, scale: float | None) -> None:
+        """One optimizer step with gradients scaled by `scale`, then gradients dropped."""
+        if self.optimizer is None:
+            return
+        if scale is not None:
+            for parameter in self.parameters.values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(scale)
+        if learning_rate is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors (not copied) by key, and the optimizer's plain values: {parameter: {key: value}}."""
+        tensors = {f"parameter/{name}": parameter.detach() for name, parameter in self.parameters.items()}
+        tensors |= {f"buffer/{name}": buffer for name, buffer in self.module.named_buffers()}
+        values: dict[str, Any] = {}
+        for name, parameter in self.parameters.items():
+            for key, value in (self.optimizer.state.get(parameter, {}) if self.optimizer else {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer/{name}/{key}"] = value
+                elif value is not None:
+                    values.setdefault(name, {})[key] = value
+        return tensors, values
+
+    def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+        """Take over a state. The tensors become the layer's own.
+
+        Raises:
+            ValueError: it is the state of another layer.
+        """
+        own: dict[str, Tensor] = {f"parameter/{name}": parameter for name, parameter in self.parameters.items()}
+        own |= {f"buffer/{name}": buffer for name, buffer in self.module.named_buffers()}
+        given = {key for key in tensors if not key.startswith("optimizer/")}
+        if given != own.keys():
+            raise ValueError(f"layer {self.name!r} differs in {', '.join(sorted(given ^ own.keys()))}")
+        for key, target in own.items():
+            if tensors[key].shape != target.shape:
+                raise ValueError(
+                    f"{key} of layer {self.name!r} has shape {tuple(tensors[key].shape)}, not {tuple(target.shape)}"
+                )
+        with torch.no_grad():
+            for key, target in own.items():
+                target.copy_(tensors[key])
+        if self.optimizer is None:
+            return
+        self.optimizer.state.clear()
+        for name, parameter in self.parameters.items():
+            prefix = f"optimizer/{name}/"
+            state = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+            state |= values.get(name, {})
+            if state:
+                self.optimizer.state[parameter] = state
+
+
+def build_layers(
+    job: PipelineJob, indices: Sequence[int], device: torch.device, dtype: torch.dtype | None = None
+) -> dict[int, Layer]:
+    """This rank's layers, and no others.
+
+    Raises:
+        Ended: NOT_SUPPORTED for parameters shared between layers, else as Layer.
+    """
+    layers = {index: Layer(job, index, device, dtype) for index in indices}
+    owner: dict[int, str] = {}
+    for layer in layers.values():
+        for parameter in layer.parameters.values():
+            other = owner.setdefault(id(parameter), layer.name)
+            if other != layer.name:
+                raise Ended(
+                    Cause.NOT_SUPPORTED,
+                    f"layers {other!r} and {layer.name!r} share a parameter; tied parameters are not supported yet, "
+                    "give each layer its own",
+                )
+    return layers
+
+
+def fingerprint(structures: Sequence[Structure]) -> str:
+    """SHA-256 over all layers' names, shapes and dtypes, in layer order."""
+    return hashlib.sha256(json.dumps(list(structures), sort_keys=True).encode()).hexdigest()
+
+
+def _structure(name: str, module: nn.Module) -> Structure:
+    def of(tensors: Any) -> dict[str, Any]:
+        return {
+            key: {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
+            for key, tensor in tensors
+        }
+
+    return {"name": name, "parameters": of(module.named_parameters()), "buffers": of(module.named_buffers())}

@@ -1,0 +1,47 @@
+"""metrics.jsonl: one JSON object for each step, written by the pilot's member.
+
+step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex, learning_rate,
+samples [first, last global sample index], step_time_s, plan ("stages×micro-batches schedule"). Evaluations are objects
+with `step` and `validation_loss` (and its hex).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "metrics.jsonl"
+
+
+class Metrics:
+    """Appends; a line is whole or, after a kill, the last one cut short."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = open(folder / FILE_NAME, "a", buffering=1, encoding="utf-8")  # noqa: SIM115  (lives as long as the member)
+
+    def step(
+        self,
+        step: int,
+        loss: float,
+        grad_norm: float,
+        learning_rate: float | None,
+        samples: tuple[int, int],
+        step_time_s: float,
+        plan: str,
+    ) -> None:
+        self._write(
+            step=step,
+            loss=loss,
+            loss_hex=loss.hex(),
+            grad_norm=grad_norm,
+            grad_norm_hex=grad_norm.hex(),
+            learning_rate=learning_rate,
+            samples=samples,
+            step_time_s=step_time_s,
+            plan=plan,
+        )
+
+    def evaluation(self, step: int, loss: float) -> None:
+        self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
+
+    def _write(self, **values: Any) -> None:
+        self._file.write(json.dumps(values) + "\n")

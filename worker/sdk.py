@@ -1,0 +1,134 @@
+"""The user's SDK: a PipelineJob says what to train; the scheduler decides on how many stages."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+Builder = Callable[[], nn.Module]
+Layers = Mapping[str, Builder] | nn.Sequential | Sequence[nn.Module | Builder | tuple[str, nn.Module | Builder]]
+
+
+@runtime_checkable
+class Data(Protocol):
+    """Samples addressed by index: the same index gives the same sample, in every process and at any time.
+
+    The order over epochs is made by the worker (shuffled by seed and epoch, or as it is), so that it does not depend
+    on stages, replicas or restarts.
+    """
+
+    def __len__(self) -> int:
+        """Samples in one epoch."""
+
+    def samples(self, indices: Sequence[int]) -> tuple[Any, Any]:
+        """Inputs of the first layer and targets of the loss for these samples; dimension 0 counts samples."""
+
+
+@dataclass(frozen=True)
+class TensorData:
+    """Data held in two tensors, sample by sample along dimension 0."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != len(self.targets):
+            raise ValueError(f"{len(self.inputs)} inputs but {len(self.targets)} targets; give one target a sample")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        chosen = list(indices)
+        return self.inputs[chosen], self.targets[chosen]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Loss on the first `batches` global batches of `data` (in order, wrapping), before the first and after the last
+    step, and every `every` steps (0: only then)."""
+
+    data: Data
+    batches: int = 1
+    every: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batches < 1 or self.every < 0:
+            raise ValueError(f"validation needs batches >= 1 and every >= 0, got {self.batches} and {self.every}")
+
+
+@dataclass(kw_only=True)
+class PipelineJob:
+    """What to train.
+
+    layers: run one after another; each passes one floating-point tensor to the next. Names with callables that build
+        the modules (then each process builds only its own), or modules themselves (a list, a Sequential).
+    loss: loss(output, targets) -> scalar, the MEAN over the samples it is given.
+    optimizer: optimizer(parameters) -> a torch optimizer. Called once for each layer with parameters.
+    learning_rate: function of the step (from 0), set on every parameter group; None leaves the optimizer's own.
+    global_batch: samples in one step, over all micro-batches and replicas; never changes by resizing.
+    clip_norm: global gradient norm above which gradients are scaled down; None: no clipping.
+    seed: keys initialisation, sample order and dropout.
+
+    Raises:
+        TypeError, ValueError: an argument that cannot work, with what to give instead.
+    """
+
+    layers: Layers
+    loss: Callable[[Tensor, Any], Tensor]
+    data: Data
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    global_batch: int
+    total_steps: int
+    learning_rate: Callable[[int], float] | None = None
+    validation: Validation | None = None
+    clip_norm: float | None = None
+    shuffle: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.named_layers = _named(self.layers)
+        for field in ("global_batch", "total_steps"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{field} must be a whole number of at least 1, got {value!r}")
+        for field in ("loss", "optimizer"):
+            if not callable(getattr(self, field)):
+                raise TypeError(f"{field} must be callable, got {type(getattr(self, field)).__name__}")
+        if not isinstance(self.data, Data):
+            raise TypeError("data must have __len__() and samples(indices); TensorData(inputs, targets) is one")
+        if len(self.data) < 1:
+            raise ValueError("data is empty; it needs at least one sample")
+        if self.clip_norm is not None and self.clip_norm <= 0:
+            raise ValueError(f"clip_norm must be above 0, got {self.clip_norm}; None means no clipping")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.named_layers)
+
+
+def _named(layers: Layers) -> tuple[tuple[str, Builder], ...]:
+    if isinstance(layers, nn.Sequential):
+        pairs: list[tuple[str, Any]] = list(layers.named_children())
+    elif isinstance(layers, Mapping):
+        pairs = list(layers.items())
+    else:
+        pairs = [entry if isinstance(entry, tuple) else (str(i), entry) for i, entry in enumerate(layers)]
+    if not pairs:
+        raise ValueError("layers is empty; a model needs at least one layer")
+    names = [name for name, _ in pairs]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ValueError(f"layer names must differ; {', '.join(doubled)} appears more than once")
+    return tuple((name, _builder(name, layer)) for name, layer in pairs)
+
+
+def _builder(name: str, layer: Any) -> Builder:
+    if isinstance(layer, nn.Module):
+        return lambda: layer
+    if callable(layer):
+        builder: Builder = layer
+        return builder
+    raise TypeError(f"layer {name!r} must be a module or a callable that builds one, got {type(layer).__name__}")

@@ -1,0 +1,245 @@
+"""The training loop of one rank: steps, boundaries, evaluations, saves, and one end."""
+
+import functools
+import math
+import time
+from dataclasses import dataclass
+
+import msgspec
+import torch
+
+from scheduler.protocol.messages import Cause, Evaluation, Phase
+from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
+from worker.checkpoint.saver import Outcome, Saver
+from worker.control import Control
+from worker.errors import Ended
+from worker.generation import Generation
+from worker.metrics import Metrics
+from worker.pilot import Header, Pilot
+
+
+@dataclass
+class Progress:
+    """Where the job is. step: finished steps. saved: step of the newest published checkpoint."""
+
+    step: int = 0
+    saved: int | None = None
+    first_evaluation: Evaluation | None = None
+    last_evaluation: Evaluation | None = None
+
+
+class Trainer:
+    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        control: Control,
+        progress: Progress,
+        saver: Saver | None,
+        pilot: Pilot | None,
+        metrics: Metrics | None,
+        fingerprint: str,
+    ) -> None:
+        self.generation, self.control, self.progress = generation, control, progress
+        self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
+        self.job, self.plan = generation.job, generation.plan
+        self._validation = generation.validation_batches()
+        self._save_started_at = progress.step
+        self._trouble = ""
+
+    def run(self) -> Ended:
+        """Train to the end; returns FINISHED or STOPPED.
+
+        Raises:
+            Ended: anything else. What the user's layers raise.
+        """
+        while self.progress.step < self.job.total_steps:
+            end = self._boundary(self._evaluate()) if self._evaluation_due() else None
+            end = end or self._boundary(self._step())
+            if end is not None:
+                return end
+        return self._finish()
+
+    def _step(self) -> Header:
+        """One step, from forward to optimizer."""
+        step = self.progress.step
+        started = time.perf_counter()
+        self._report(phase=Phase.TRAINING)
+        losses = self.generation.train_step(step)
+        layers, microbatches = self.plan.layer_count, self.plan.microbatches
+        values = self.generation.gradient_norms()
+        values |= {layers + microbatch: float(loss) for microbatch, loss in losses.items()}
+        values[layers + microbatches] = self._header()
+        summed = self.generation.exchange(values, layers + microbatches + 1)
+        norm = math.sqrt(_ordered_sum(summed[:layers]))
+        loss = _ordered_sum(summed[layers:-1]) / microbatches
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise Ended(
+                Cause.USER_EXCEPTION,
+                f"step {step + 1}: loss is {loss}, gradient norm {norm}; training cannot go on. Lower the "
+                "learning rate or clip gradients; the last checkpoint is from before",
+            )
+        rate = self._update(step, norm)
+        self.progress.step = step + 1
+        elapsed_s = time.perf_counter() - started
+        self._tell(loss, norm, rate, elapsed_s)
+        return Header(round(summed[-1]))
+
+    def _update(self, step: int, norm: float) -> float | None:
+        """Optimizer steps. Returns the learning rate, None where the optimizer's own is used."""
+        rate = None if self.job.learning_rate is None else float(self.job.learning_rate(step))
+        limit = self.job.clip_norm
+        scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
+        for layer in self.generation.layers:
+            layer.update(rate, scale)
+        return rate
+
+    def _tell(self, loss: float, norm: float, rate: float | None, elapsed_s: float) -> None:
+        if self.metrics is None:
+            return
+        step, size = self.progress.step, self.plan.global_batch
+        self.metrics.step(
+            step,
+            loss,
+            norm,
+            rate,
+            ((step - 1) * size, step * size - 1),
+            elapsed_s,
+            f"{self.plan.shape} {self.plan.schedule}",
+        )
+        self._report(step=step, loss=loss, step_time_s=elapsed_s, plan=self.plan)
+
+    def _header(self) -> Header:
+        """The pilot's word; the other ranks add 0 to it."""
+        if self.pilot is None:
+            return Header.GO
+        return self.pilot.header(self.saver is not None and self.saver.busy)
+
+    def _boundary(self, header: Header) -> Ended | None:
+        """Act on the header between two steps. Returns the end where there is one."""
+        self._settle_save()
+        if self.progress.step >= self.job.total_steps:
+            return None
+        if header.saves:
+            self._save()
+        if not header.stops:
+            return None
+        self._finish_save()
+        return Ended(Cause.STOPPED, self._lost_work())
+
+    def _finish(self) -> Ended:
+        """All steps are done: save, then evaluate, so that a kill in between loses no training."""
+        self._save()
+        if self._evaluation_due():
+            self._evaluate()
+        self._finish_save()
+        return Ended(Cause.FINISHED)
+
+    def _save(self) -> None:
+        """Begin a save of this boundary, unless there is nothing new. All ranks decide alike."""
+        if self.saver is None or self._save_started_at == self.progress.step:
+            return
+        self._finish_save()
+        self._report(phase=Phase.SAVING)
+        self._save_started_at = self.progress.step
+        publish = functools.partial(msgspec.structs.replace, self._manifest()) if self.pilot is not None else None
+        self.saver.start(self.progress.step, self.generation.saved_here(), publish)
+
+    def _finish_save(self) -> None:
+        if self.saver is not None:
+            self.saver.wait()
+            self._settle_save()
+
+    def _settle_save(self) -> None:
+        """Take in what became of a save. Raises Ended, FENCED."""
+        outcome = self.saver.outcome() if self.saver is not None else None
+        if outcome is None:
+            return
+        if outcome.fenced is not None:
+            raise outcome.fenced
+        if self.pilot is not None:
+            self._judge(outcome)
+
+    def _judge(self, outcome: Outcome) -> None:
+        if not outcome.error:
+            self.progress.saved = outcome.step
+            self._report(saved=outcome.step)
+            return
+        self._trouble = outcome.error
+        newest = "there is none yet" if self.progress.saved is None else f"the newest is of step {self.progress.saved}"
+        self.control.note(f"checkpoint of step {outcome.step} failed: {outcome.error}; {newest}")
+
+    def _lost_work(self) -> str:
+        """What a stop costs, said by the pilot; "" where nothing is lost."""
+        if self.pilot is None:
+            return ""
+        lost = self.progress.step - (self.progress.saved or 0)
+        why = f": {self._trouble}" if self._trouble else ""
+        return f"stopped without a checkpoint of the last {lost} steps{why}" if lost else ""
+
+    def _evaluation_due(self) -> bool:
+        validation, step, last = self.job.validation, self.progress.step, self.progress.last_evaluation
+        if validation is None or (last is not None and last.step == step):
+            return False
+        return step in (0, self.job.total_steps) or (validation.every > 0 and step % validation.every == 0)
+
+    def _evaluate(self) -> Header:
+        """Validation loss at this boundary. A stop cuts it short: it is done again after the resume."""
+        assert self.job.validation is not None
+        assert self._validation is not None
+        self._report(phase=Phase.EVALUATING)
+        total, header = 0.0, Header.GO
+        microbatches, batches = self.plan.microbatches, self.job.validation.batches
+        for batch in range(batches):
+            losses = self.generation.evaluate(batch, self._validation)
+            values = {microbatch: float(loss) for microbatch, loss in losses.items()}
+            values[microbatches] = self._header()
+            summed = self.generation.exchange(values, microbatches + 1)
+            total += _ordered_sum(summed[:-1]) / microbatches
+            header = max(header, Header(round(summed[-1])))
+            if header.stops and batch + 1 < batches and self.progress.step < self.job.total_steps:
+                return header
+        found = Evaluation(step=self.progress.step, loss=total / batches)
+        self.progress.first_evaluation = self.progress.first_evaluation or found
+        self.progress.last_evaluation = found
+        if self.metrics is not None:
+            self.metrics.evaluation(found.step, found.loss)
+            self._report(first_evaluation=self.progress.first_evaluation, last_evaluation=found)
+        return header
+
+    def _report(self, **changes: object) -> None:
+        """The pilot speaks for the job; the others report their phase when they start and end."""
+        if self.pilot is not None:
+            self.control.report(**changes)
+
+    def _manifest(self) -> Manifest:
+        """Of this boundary; the layers' files come when they are written."""
+        step, rate = self.progress.step, self.job.learning_rate
+        target = self.control.target
+        return Manifest(
+            job=target.job,
+            attempt=target.attempt,
+            step=step,
+            samples=step * self.plan.global_batch,
+            global_batch=self.plan.global_batch,
+            learning_rate=None if rate is None else float(rate(step)),
+            rng=Rng(seed=self.job.seed),
+            fingerprint=self.fingerprint,
+            layers=(),
+            plan=self.plan,
+            process_groups=ProcessGroups(
+                backend="gloo", members=target.ranks, replicas=tuple(stage.ranks for stage in self.plan.stages)
+            ),
+            first_evaluation=self.progress.first_evaluation,
+            last_evaluation=self.progress.last_evaluation,
+            torch=str(torch.__version__),
+        )
+
+
+def _ordered_sum(values: list[float]) -> float:
+    """From first to last in float64, whatever ranks the values came from."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total

@@ -1,0 +1,132 @@
+"""Messages between the ranks of one generation, over bare gloo groups: no default group, none outlives it."""
+
+import datetime
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, TCPStore
+
+from worker.errors import PeerLost
+from worker.sockets import Watcher, connected
+
+# Nobody waits this long: the watcher frees ranks of a lost peer, the daemon stops ranks that stall.
+TIMEOUT = datetime.timedelta(days=1)
+
+
+class Work(Protocol):
+    def wait(self) -> object: ...
+
+
+class Group:
+    """Some ranks of a generation. Point-to-point sends and receives are posted and return at once.
+
+    Every method, and `wait` on what they return through `finish`, raises PeerLost when a peer is gone.
+    """
+
+    def __init__(self, group: Any, rank: int, size: int) -> None:
+        self._group, self.rank, self.size = group, rank, size
+
+    def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
+        work: Work = self._try(lambda: self._group.send([tensor], peer, tag))
+        return work
+
+    def receive(self, tensor: Tensor, peer: int, tag: int) -> Work:
+        work: Work = self._try(lambda: self._group.recv([tensor], peer, tag))
+        return work
+
+    def sum(self, tensor: Tensor) -> None:
+        """Sum over all ranks, in place. A group of one has nothing to do."""
+        if self.size > 1:
+            self.finish(self._try(lambda: self._group.allreduce([tensor], dist.AllreduceOptions())))
+
+    def finish(self, work: Work) -> None:
+        self._try(work.wait)
+
+    @staticmethod
+    def _try(operation: Callable[[], Any]) -> Any:
+        try:
+            return operation()
+        except RuntimeError as error:
+            raise PeerLost(f"a peer closed its connection: {str(error).splitlines()[0][:200]}") from None
+
+
+class Groups:
+    """All groups of one generation in this process, watched together."""
+
+    def __init__(self, store: Any, prefix: str, rank: int, size: int, host: str, on_lost: Callable[[], None]) -> None:
+        """Blocks until every rank has come. host: the store's; groups bind the address that routes to it."""
+        self._store, self._prefix, self._rank = store, prefix, rank
+        self._address = local_address(host)
+        before = connected()
+        self.world = self._make("world", tuple(range(size)))
+        self._others: dict[tuple[int, ...], Group] = {}
+        self._before, self._on_lost = before, on_lost
+        self._watcher: Watcher | None = None
+
+    def among(self, ranks: tuple[int, ...]) -> Group:
+        """A group of these ranks, of which this is one. All of them call it, in the same order."""
+        if ranks not in self._others:
+            self._others[ranks] = self._make("-".join(map(str, ranks)), ranks)
+        return self._others[ranks]
+
+    def watch(self) -> None:
+        """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
+        self._watcher = Watcher(connected() - self._before, self._on_lost)
+
+    def unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None
+
+    def _make(self, name: str, ranks: tuple[int, ...]) -> Group:
+        place = ranks.index(self._rank)
+        if len(ranks) == 1:
+            return Group(None, 0, 1)
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stubs lag behind
+        options._timeout = TIMEOUT
+        options._devices = [ProcessGroupGloo.create_device(hostname=self._address)]
+        store = PrefixStore(f"{self._prefix}/{name}", self._store)
+        try:
+            group = ProcessGroupGloo(store, place, len(ranks), options)
+        except RuntimeError as error:
+            raise PeerLost(f"could not join the group {name}: {str(error).splitlines()[0][:200]}") from None
+        return Group(group, place, len(ranks))
+
+
+def connect_store(address: str, timeout_s: float) -> Any:
+    """A client of the generation's TCPStore at "host:port". Each thread needs its own: a wait blocks its client.
+
+    Raises:
+        PeerLost: nobody answers.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        return TCPStore(host, int(port), None, False, datetime.timedelta(seconds=timeout_s), wait_for_workers=False)
+    except (RuntimeError, ValueError) as error:
+        raise PeerLost(f"the store at {address} does not answer: {str(error).splitlines()[0][:200]}") from None
+
+
+def local_address(host: str) -> str:
+    """This machine's address on the interface that routes to `host`; host names like 127.0.1.1 never decide."""
+    family, _, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    if ipaddress.ip_address(target[0]).is_loopback:
+        return str(target[0])
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(target)
+        return str(probe.getsockname()[0])
+
+
+def bucket_sum(group: Group, tensors: list[Tensor]) -> None:
+    """Sum tensors of one dtype over the group, in place, as one message: many small ones cost a round trip each."""
+    if group.size == 1 or not tensors:
+        return
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    group.sum(flat)
+    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+    for tensor, piece in zip(tensors, pieces, strict=True):
+        tensor.copy_(piece.view_as(tensor))
