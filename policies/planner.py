@@ -24,6 +24,7 @@ class Search:
 
     schedules: where the job pins none, simplest first. any_replicas: try every divisor of the device count. slow:
     factor on each rank's computing; empty where all are alike. recompute, offload: knobs that may save memory.
+    precision: of the plan and of the bytes in the profile.
     effort: how many plans are timed, over all device counts. blocks: layers are condensed to about so many.
     """
 
@@ -32,17 +33,19 @@ class Search:
     slow: tuple[float, ...] = ()
     recompute: bool = False
     offload: bool = False
+    precision: str = "float32"
     effort: int = 200
     blocks: int = 512
 
 
 @dataclass(frozen=True, slots=True)
 class PricedPlan:
-    """A plan with what it is predicted to cost. memory_bytes: per stage."""
+    """A plan with what it is predicted to cost. memory_bytes: per stage. time_to_accuracy_s: where it was asked for."""
 
     plan: ParallelPlan
     step_time_s: float
     memory_bytes: tuple[int, ...]
+    time_to_accuracy_s: float | None = None
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -142,11 +145,11 @@ class _Shape:
 
 def _models(request: MenuRequest, kind: DeviceKind, search: Search) -> list[_Model]:
     own = tuple(p for p in request.profiles if p.device_kind == kind.name) or request.profiles
-    knobs = [Memory()]
+    knobs = [Memory(search.precision)]
     if kind.memory_bytes is not None:
-        knobs += [Memory(recompute=True)] * search.recompute
-        knobs += [Memory(offload=True)] * search.offload
-        knobs += [Memory(recompute=True, offload=True)] * (search.recompute and search.offload)
+        knobs += [Memory(search.precision, recompute=True)] * search.recompute
+        knobs += [Memory(search.precision, offload=True)] * search.offload
+        knobs += [Memory(search.precision, recompute=True, offload=True)] * (search.recompute and search.offload)
     costs = {size: LayerCosts(profile_at(own, size)) for size in microbatch_sizes(request)}
     return [_Model(size, costs[size], kind, memory, search) for size in costs for memory in knobs]
 
