@@ -1,7 +1,7 @@
 """Where a rank's idle time comes from. Four causes that sum to makespan - busy, each by comparison with another run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policies.cost import Durations
 from policies.ir.timeline import Timeline
@@ -55,18 +55,17 @@ def bubble(run: Timeline) -> float:
 
 
 def _without_transfers(durations: Durations) -> Durations:
-    return Durations(
-        durations.forward_s, durations.backward_input_s, durations.backward_weight_s, (0.0,) * len(durations.transfer_s)
-    )
+    return replace(durations, transfer_s=(0.0,) * len(durations.transfer_s), transfers_block=False)
 
 
 def _balanced(durations: Durations) -> Durations:
     def mean(values: Sequence[float]) -> tuple[float, ...]:
         return (sum(values) / len(values),) * len(values)
 
-    return Durations(
-        mean(durations.forward_s),
-        mean(durations.backward_input_s),
-        mean(durations.backward_weight_s),
-        durations.transfer_s,
+    return replace(
+        durations,
+        forward_s=mean(durations.forward_s),
+        backward_input_s=mean(durations.backward_input_s),
+        backward_weight_s=mean(durations.backward_weight_s),
+        slow=(),
     )

@@ -7,15 +7,18 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.ir.plan import ParallelPlan, StagePlan
+from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind, Link
 from policies.model.profile import LayerProfile, ModelProfile
 
-STATE_BYTES_PER_PARAMETER_BYTE = {"float64": 4.0, "float32": 4.0, "bfloat16": 8.0, "float16": 8.0}
-"""Parameters, gradients and two Adam moments; half precision adds a float32 copy and keeps the moments in float32."""
-
 MARGIN = 1.05
 """Fragmentation: memory that the allocator holds beyond what is asked."""
+
+WEIGHT_SHARE = 0.5
+"""Part of an activation that the weight gradient still needs after the input gradient: the inputs of linear layers."""
+
+_STATE = {"float64": (2.0, 2.0), "float32": (2.0, 2.0), "bfloat16": (2.0, 6.0), "float16": (2.0, 6.0)}
+"""Per byte of parameters: parameters and gradients; two Adam moments, with a float32 master copy in half precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Durations:
 
     transfer_s: one way over each boundary, length stages - 1; free where both stages are on one rank.
     finish_s: after a stage's last backward, for gradient all-reduce and optimizer; empty for none.
-    transfers_block: a transfer occupies the sender's compute.
+    transfers_block: a transfer occupies the sender's compute. slow: factor on a rank's computing, by rank of the
+    pipeline; empty where all devices are alike.
     """
 
     forward_s: tuple[float, ...]
@@ -50,6 +54,7 @@ class Durations:
     transfer_s: tuple[float, ...]
     finish_s: tuple[float, ...] = ()
     transfers_block: bool = False
+    slow: tuple[float, ...] = ()
 
     @property
     def compute_s(self) -> tuple[float, ...]:
@@ -68,6 +73,7 @@ class LayerCosts:
         self.parameter_bytes = _prefix([layer.parameter_bytes for layer in profile.layers])
         self.compute_s = self.forward_s + self.backward_input_s + self.backward_weight_s
         self.output_bytes = np.array([layer.output_bytes for layer in profile.layers], dtype=np.float64)
+        self.most_workspace_bytes = max(layer.workspace_bytes for layer in profile.layers)
         self.may_cut_after = np.array([not layer.atomic_with_next for layer in profile.layers], dtype=np.bool_)
 
     def __len__(self) -> int:
@@ -136,44 +142,64 @@ def all_reduce_s(size_bytes: float, replicas: int, link: Link) -> float:
     return 2 * (replicas - 1) * (link.latency_s + size_bytes / (replicas * link.bandwidth_bytes_per_s))
 
 
-def durations(costs: LayerCosts, stages: Sequence[StagePlan], kind: DeviceKind) -> Durations:
-    """Price one pipeline of a plan: every stage with one of its replicas."""
-    priced = [costs.stage(stage.first, stage.stop) for stage in stages]
-    again = [cost.forward_s if stage.recompute else 0.0 for stage, cost in zip(stages, priced, strict=True)]
+def durations(costs: LayerCosts, plan: ParallelPlan, kind: DeviceKind, slow: Sequence[float] = ()) -> Durations:
+    """Price one pipeline of a plan: every stage with one of its replicas. slow: by rank of that pipeline."""
+    priced = [costs.stage(stage.first, stage.stop) for stage in plan.stages]
+    again = [cost.forward_s if stage.recompute else 0.0 for stage, cost in zip(plan.stages, priced, strict=True)]
+    finish = []
+    for stage, cost in zip(plan.stages, priced, strict=True):
+        reduce_s = all_reduce_s(cost.parameter_bytes, len(stage.ranks), kind.link)
+        move_s = 2 * cost.parameter_bytes / kind.host_bandwidth_bytes_per_s if plan.offload else 0.0
+        finish.append(reduce_s + move_s)
     return Durations(
         tuple(cost.forward_s + kind.action_s for cost in priced),
         tuple(cost.backward_input_s + extra + kind.action_s for cost, extra in zip(priced, again, strict=True)),
         tuple(cost.backward_weight_s for cost in priced),
         tuple(kind.link.transfer_s(cost.output_bytes) for cost, _ in pairwise(priced)),
-        tuple(
-            all_reduce_s(cost.parameter_bytes, len(stage.ranks), kind.link)
-            for stage, cost in zip(stages, priced, strict=True)
-        ),
+        tuple(finish),
+        slow=tuple(slow),
     )
 
 
-def stage_memory_bytes(cost: StageCost, in_flight: float, *, input_bytes: int, recompute: bool, precision: str) -> int:
-    """The most one rank holds for a stage: state, activations in flight, workspace, and the allocator's margin.
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How memory is counted: the knobs of a plan.
 
-    in_flight: micro-batches whose activations live at once. With recompute only the stage's input is kept of each, and
-    one whole activation is rebuilt at a time.
+    recompute: only a stage's input is kept of each micro-batch, and one whole activation is rebuilt at a time.
+    offload: the optimizer's state lives in host memory.
     """
-    state = cost.parameter_bytes * STATE_BYTES_PER_PARAMETER_BYTE[precision]
-    kept = in_flight * cost.activation_bytes
-    if recompute:
-        kept = min(kept, in_flight * input_bytes + cost.activation_bytes)
-    return round((state + kept + cost.workspace_bytes) * MARGIN)
+
+    precision: str = "float32"
+    recompute: bool = False
+    offload: bool = False
+
+    @property
+    def state_per_parameter_byte(self) -> float:
+        on_device, optimizer = _STATE[self.precision]
+        return on_device + (0.0 if self.offload else optimizer)
+
+    def stage_bytes(self, cost: StageCost, in_flight: float, *, input_bytes: int, versions: int = 1) -> int:
+        """The most one rank holds for a stage: state, stashed weights, activations, workspace, the allocator's margin.
+
+        in_flight: micro-batches whose activations live at once. versions: of the weights.
+        """
+        state = cost.parameter_bytes * (self.state_per_parameter_byte + versions - 1)
+        kept = in_flight * cost.activation_bytes
+        if self.recompute:
+            kept = min(kept, in_flight * input_bytes + cost.activation_bytes)
+        return round((state + kept + cost.workspace_bytes) * MARGIN)
 
 
-def plan_memory_bytes(costs: LayerCosts, plan: ParallelPlan, in_flight: Sequence[float]) -> tuple[int, ...]:
-    """Per stage. in_flight: of each stage's rank."""
+def plan_memory_bytes(
+    costs: LayerCosts, plan: ParallelPlan, in_flight: Sequence[float], versions: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Per stage. in_flight, versions: of each stage."""
     return tuple(
-        stage_memory_bytes(
+        Memory(plan.precision, stage.recompute, plan.offload).stage_bytes(
             costs.stage(stage.first, stage.stop),
             live,
             input_bytes=costs.layers[stage.first - 1].output_bytes if stage.first else 0,
-            recompute=stage.recompute,
-            precision=plan.precision,
+            versions=kept,
         )
-        for stage, live in zip(plan.stages, in_flight, strict=True)
+        for stage, live, kept in zip(plan.stages, in_flight, versions or (1,) * len(plan.stages), strict=True)
     )

@@ -49,9 +49,9 @@ def compile_schedule(schedule: Schedule) -> Compiled:
 
 
 @lru_cache(maxsize=512)
-def compiled(name: str, ranks: int, microbatches: int) -> Compiled:
+def compiled(name: str, ranks: int, microbatches: int, chunks: int | None = None) -> Compiled:
     """A named schedule, compiled once."""
-    return compile_schedule(make_schedule(name, ranks, microbatches))
+    return compile_schedule(make_schedule(name, ranks, microbatches, chunks=chunks))
 
 
 def _times(order: Compiled, durations: Durations) -> tuple[list[float], list[float], list[float]]:
@@ -63,7 +63,11 @@ def _times(order: Compiled, durations: Durations) -> tuple[list[float], list[flo
         Kind.BACKWARD_INPUT: durations.backward_input_s,
         Kind.BACKWARD_WEIGHT: durations.backward_weight_s,
     }
-    per_slice = {kind: [value / slices for value in table] for kind, table in tables.items()}
+    slow = [durations.slow[rank] if durations.slow else 1.0 for rank in order.schedule.stage_rank]
+    per_slice = {
+        kind: [value * factor / slices for value, factor in zip(table, slow, strict=True)]
+        for kind, table in tables.items()
+    }
     transfer = durations.transfer_s
     free = [0.0] * order.schedule.ranks
     starts: list[float] = []

@@ -65,6 +65,7 @@ def start_member(target: Target, folder: Path, log: int) -> tuple[int, socket.so
         _close_all_but({theirs.fileno()})
         os.environ.clear()
         os.environ.update(variables)
+        processes.rename(f"jct {target.job}.{target.attempt}/{target.member}")
         if cold:
             # -P: a user's scheduler.py in the work directory must not shadow ours.
             theirs.set_inheritable(True)

@@ -28,6 +28,7 @@ class ParallelPlan:
     microbatches: count in one step, over all replicas together.
     microbatch_size: samples in each micro-batch; count x size = global batch.
     device_kinds: of each rank, in rank order; empty where it does not matter.
+    offload: the optimizer's state lives in host memory.
     """
 
     stages: tuple[StagePlan, ...]
@@ -37,6 +38,7 @@ class ParallelPlan:
     precision: str = "float32"
     device_kinds: tuple[str, ...] = ()
     version: int = 1
+    offload: bool = False
 
     @property
     def world_size(self) -> int:

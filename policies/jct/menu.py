@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from policies.cost import STATE_BYTES_PER_PARAMETER_BYTE, LayerCosts, profile_at
+from policies.cost import LayerCosts, Memory, profile_at
 from policies.ir.plan import ParallelPlan
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind
@@ -50,7 +50,7 @@ def build_menu(request: MenuRequest, kinds: tuple[DeviceKind, ...]) -> Menu:
 def _entries(request: MenuRequest, kind: DeviceKind) -> Iterable[MenuEntry]:
     for count, best in sorted(best_plans(request, kind).items()):
         parameters = sum(layer.parameter_bytes for layer in request.profiles[0].layers)
-        state = parameters * STATE_BYTES_PER_PARAMETER_BYTE[best.plan.precision]
+        state = parameters * Memory(best.plan.precision).state_per_parameter_byte
         load_s = state / kind.state_bandwidth_bytes_per_s
         yield MenuEntry(
             count,

@@ -27,6 +27,7 @@ class DeviceKind:
     memory_bytes: of one device; None = unknown = no limit. action_s: what the executor adds to each action (measured:
     35 to 60 us). step_s: what a step costs besides its schedule. start_s, state_bandwidth_bytes_per_s: a gang's start
     is a constant and the loading of its state; a resize through a checkpoint saves it first.
+    host_bandwidth_bytes_per_s: between device and host memory, for an offloaded optimizer.
     """
 
     name: str
@@ -36,3 +37,4 @@ class DeviceKind:
     step_s: float = 0.0
     start_s: float = 3.0
     state_bandwidth_bytes_per_s: float = 5e8
+    host_bandwidth_bytes_per_s: float = 1.2e10

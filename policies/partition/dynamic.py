@@ -1,62 +1,109 @@
-"""Stage partitioning by dynamic programming over the period W with non-overlapped communication (FORMULAS B1.4)."""
+"""Stage partitioning by dynamic programming over the period W with non-overlapped communication (FORMULAS B1.4).
+
+All recurrences run from the last stage to the first. So a stage knows how many follow it, hence how many micro-batches
+it keeps alive, and one run gives the best cut for every number of stages.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.cost import MARGIN, STATE_BYTES_PER_PARAMETER_BYTE, LayerCosts
-from policies.model.device import DeviceKind
+from policies.partition.blocks import Blocks, Bounds, Floats
 
-Bounds = tuple[int, ...]
-"""Where a model is cut: stage s holds layers [bounds[s], bounds[s + 1])."""
+Combine = Callable[[Floats, Floats, Floats], Floats]
+"""(value behind the cut, time of the stage in front, cost of the cut) -> value; `behind` and `cut` are rows."""
 
 
-def partitions(
-    costs: LayerCosts,
-    kind: DeviceKind,
-    most_stages: int,
-    in_flight: Callable[[int], float],
-    precision: str = "float32",
-) -> dict[int, Bounds]:
-    """The best cut for each number of stages 1 .. most_stages that the model and the memory allow.
+def loop(behind: Floats, own: Floats, cut: Floats) -> Floats:
+    """W of two neighbours: the slower one, or half of the loop that goes through both and back."""
+    return np.maximum(np.maximum(behind, own), (behind + own) / 2 + cut)
 
-    W(l, s) = min over l' of max(A, t, (A + t) / 2 + c), with A = W(l', s - 1) the layers behind the cut, t the time of
-    [l, l') and c the transfer between. It runs from the last stage to the first, so that a stage knows how many follow
-    it, hence what it keeps: in_flight(k) is the number of micro-batches alive at the k-th stage from the end.
+
+def compute_only(behind: Floats, own: Floats, cut: Floats) -> Floats:
+    """The heaviest stage; transfers are ignored."""
+    return np.maximum(behind, own)
+
+
+def overlapped(behind: Floats, own: Floats, cut: Floats) -> Floats:
+    """The heaviest stage or round trip, as if transfers were hidden behind computing."""
+    return np.maximum(np.maximum(behind, own), 2 * cut)
+
+
+class Dynamic:
+    """The dynamic programme over one model's blocks.
+
+    weights: prefix sums that are balanced (default: time). overhead_s: what each stage costs besides its layers.
+    fits: for the k-th stage from the end (from 1), which [first, stop) fit its memory; None for no limit.
+    slow: factor on the k-th stage from the end; None where all devices are alike.
     """
-    count = len(costs)
-    time_s = costs.compute_s[None, :] - costs.compute_s[:, None] + 2 * kind.action_s
-    transfer = np.array([kind.link.transfer_s(size) for size in costs.output_bytes])
-    cut_s = np.concatenate(([0.0], np.where(costs.may_cut_after, transfer, np.inf)))
-    upper = np.triu(np.ones_like(time_s, dtype=np.bool_), 1)
-    best: list[NDArray[np.float64]] = [np.full(count + 1, np.inf)]
-    best[0][count] = 0.0
-    choice: list[NDArray[np.intp]] = [np.zeros(count + 1, dtype=np.intp)]
-    found: dict[int, Bounds] = {}
-    for k in range(1, min(most_stages, count) + 1):
-        allowed = upper & _fits(costs, kind, in_flight(k), precision)
-        behind = best[k - 1][None, :]
-        if k == 1:
-            value = np.maximum(time_s, behind)
-        else:
-            value = np.maximum(np.maximum(behind, time_s), (behind + time_s) / 2 + cut_s[None, :])
-        value = np.where(allowed, value, np.inf)
-        choice.append(value.argmin(axis=1))
-        best.append(value.min(axis=1))
-        if np.isfinite(best[k][0]):
-            bounds = [0]
-            for step in range(k, 0, -1):
-                bounds.append(int(choice[step][bounds[-1]]))
-            found[k] = tuple(bounds)
-    return found
 
+    def __init__(
+        self,
+        blocks: Blocks,
+        overhead_s: float = 0.0,
+        *,
+        weights: Floats | None = None,
+        fits: Callable[[int], NDArray[np.bool_]] | None = None,
+        slow: Callable[[int], float] | None = None,
+    ) -> None:
+        prefix = blocks.time_s if weights is None else weights
+        self.blocks = blocks
+        self._own: Floats = prefix[None, :] - prefix[:, None] + overhead_s
+        self._upper = np.triu(np.ones_like(self._own, dtype=np.bool_), 1)
+        self._fits, self._slow = fits, slow
 
-def _fits(costs: LayerCosts, kind: DeviceKind, in_flight: float, precision: str) -> NDArray[np.bool_]:
-    if kind.memory_bytes is None:
-        return np.ones((len(costs) + 1, len(costs) + 1), dtype=np.bool_)
-    state = costs.parameter_bytes * STATE_BYTES_PER_PARAMETER_BYTE[precision]
-    held = state + in_flight * costs.activation_bytes
-    workspace = max(layer.workspace_bytes for layer in costs.layers)
-    fits: NDArray[np.bool_] = (held[None, :] - held[:, None] + workspace) * MARGIN <= kind.memory_bytes
-    return fits
+    def _stage(self, k: int) -> Floats:
+        """Time of [row, column) as the k-th stage from the end; infinite where it is empty or does not fit."""
+        own = self._own * self._slow(k) if self._slow else self._own
+        return np.where(self._upper & self._fits(k) if self._fits else self._upper, own, np.inf)
+
+    def best(self, most_stages: int, combine: Combine = loop) -> dict[int, Bounds]:
+        """The best cut for each number of stages up to `most_stages`; absent where nothing fits."""
+        value = np.full(len(self.blocks) + 1, np.inf)
+        value[-1] = 0.0
+        choices: list[NDArray[np.intp]] = []
+        found: dict[int, Bounds] = {}
+        for k in range(1, min(most_stages, len(self.blocks)) + 1):
+            own = self._stage(k)
+            behind = value[None, :]
+            table = np.maximum(behind, own) if k == 1 else combine(behind, own, self.blocks.cut_s[None, :])
+            table = np.where(np.isfinite(own), table, np.inf)
+            choices.append(table.argmin(axis=1))
+            value = table.min(axis=1)
+            if np.isfinite(value[0]):
+                found[k] = self._bounds(choices)
+        return found
+
+    def within(self, stages: int, period: float, depth: int = 1) -> Bounds | None:
+        """A cut into `stages` whose exact period is at most `period`, or None where there is none.
+
+        depth: micro-batches more alive in front of each boundary than behind. With e the excess of the worst cycle that
+        starts at a stage, e = t + max(-W, e' + 2c - depth x W); the smallest e for each (boundary, stages) decides.
+        """
+        value = np.full(len(self.blocks) + 1, np.inf)
+        value[-1] = -np.inf
+        choices: list[NDArray[np.intp]] = []
+        for k in range(1, stages + 1):
+            behind = value[None, :] + 2 * self.blocks.cut_s[None, :] - depth * period
+            table = self._stage(k) + np.maximum(-period, behind)
+            choices.append(table.argmin(axis=1))
+            value = table.min(axis=1)
+            value = np.where(value <= period * 1e-12, value, np.inf)
+        return self._bounds(choices) if np.isfinite(value[0]) else None
+
+    def exact(self, bounds: Bounds, period_of: Callable[[Bounds], float], depth: int = 1, rounds: int = 40) -> Bounds:
+        """From a first cut to one whose exact period no other cut beats: ask for less until there is none."""
+        stages, period = len(bounds) - 1, period_of(bounds)
+        for _ in range(rounds):
+            better = self.within(stages, period * (1 - 1e-9), depth)
+            if better is None:
+                break
+            bounds, period = better, min(period * (1 - 1e-9), period_of(better))
+        return bounds
+
+    def _bounds(self, choices: list[NDArray[np.intp]]) -> Bounds:
+        boundaries = [0]
+        for choice in reversed(choices):
+            boundaries.append(int(choice[boundaries[-1]]))
+        return self.blocks.bounds(boundaries)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from policies.ir.schedule import Schedule
 from policies.schedules.gpipe import gpipe
@@ -68,3 +69,11 @@ def make_schedule(
     if family.chunks is None:
         return family.make(ranks, microbatches, chunks or 2)
     return family.make(ranks, microbatches, slices or 2) if family.sliced else family.make(ranks, microbatches)
+
+
+@lru_cache(maxsize=1024)
+def stage_ranks(name: str, ranks: int, chunks: int) -> tuple[int, ...]:
+    """The rank that holds each stage: a V where the schedule is V-shaped, else round and round."""
+    if name in {"zbv", "dualpipev"}:
+        return (*range(ranks), *reversed(range(ranks)))
+    return tuple(stage % ranks for stage in range(ranks * chunks))

@@ -19,11 +19,11 @@ from scheduler.core.errors import Code, JctError
 
 LOOK_S = 0.5
 PATIENCE_S = 600.0
-URGENT_AT = 0.7
+URGENT_AT = 0.55
 STORY_LINES = 8
 NODES = ("alpha", "beta")
 DEVICES = "cpu:2"
-WIDTH = 100
+WIDTH = 80
 
 Job = dict[str, Any]
 
@@ -54,7 +54,7 @@ def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: 
     waiting = _scene(checkpoints)
     _submit(console, client, next(waiting))
     first = _submit(console, client, next(waiting)) - 1
-    urgent, story, seen = False, _Story(console), 0
+    urgent, story, seen, states = False, _Story(console), 0, [""]
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     deadline = time.monotonic() + PATIENCE_S
     if live is not None:
@@ -65,7 +65,9 @@ def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: 
             jobs, now = client.jobs(None, all="true")
             jobs.reverse()
             seen = story.take(list(client.events("events", seen)), seen)
-            if live is not None:
+            if live is None:
+                states = _print_on_change(console, jobs, now, states)
+            else:
                 live.update(Group(job_table(jobs, now, console.width, DEMO_COLUMNS), *story.last), refresh=True)
             if not urgent and _is_time(next(job for job in jobs if job["id"] == first)):
                 urgent = bool(_submit(console, client, next(waiting)))
@@ -78,6 +80,14 @@ def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: 
     raise JctError(Code.INTERNAL, f"the demo did not end within {PATIENCE_S:.0f} s; see {checkpoints.parent}")
 
 
+def _print_on_change(console: Console, jobs: list[Job], now: str, before: list[str]) -> list[str]:
+    """Without a terminal: the queue, each time that a state in it has changed."""
+    states = [job["state"] for job in jobs]
+    if states != before:
+        console.print(job_table(jobs, now, console.width, DEMO_COLUMNS))
+    return states
+
+
 def _is_time(first: Job) -> bool:
     steps = first["total_steps"]
     return bool(first["result"] or (steps and first["step"] and first["step"] >= URGENT_AT * steps))
@@ -85,9 +95,9 @@ def _is_time(first: Job) -> bool:
 
 def _scene(checkpoints: Path) -> Iterator[dict[str, Any]]:
     """Who comes, in order. Sizes in steps; how many stages each gets is the scheduler's choice."""
-    yield _job(checkpoints, "short", "research", 50, {"min": 1, "max": 4}, {"steps": 40, "seed": 1})
-    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 80, "seed": 2})
-    yield _job(checkpoints, "urgent", "release", 90, {"min": 4, "max": 4}, {"steps": 24, "seed": 3})
+    yield _job(checkpoints, "short", "research", 50, {"min": 1, "max": 4}, {"steps": 170, "seed": 1})
+    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 300, "seed": 2})
+    yield _job(checkpoints, "urgent", "release", 90, {"min": 4, "max": 4}, {"steps": 40, "seed": 3})
 
 
 def _job(

@@ -32,26 +32,27 @@ def stage_counts(job: Job) -> list[int]:
 
 
 def _table(jobs: list[Job]) -> Table:
-    table = Table(title="job completion time in seconds, by part", title_justify="left", box=None, pad_edge=False)
+    title = "JCT in seconds = queueing + start-up + training + clean-up"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("ID", "NAME", "RESULT"):
         table.add_column(title, no_wrap=True)
-    for title in ("JCT", "QUEUEING", "START-UP", "TRAINING", "CLEAN-UP", "ATTEMPTS"):
+    for title in ("JCT", "QUEUE", "START", "TRAIN", "CLEAN", "ATTEMPTS"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("STAGES", no_wrap=True)
-    table.add_column("VALIDATION LOSS", no_wrap=True)
+    table.add_column("VAL. LOSS", no_wrap=True)
     for job in jobs:
         ledger, validation = job["ledger"], job["validation"]
         table.add_row(
             str(job["id"]), job["name"], job["state"], f"{ledger['total_s']:.1f}",
             *(f"{ledger[part + '_s']:.1f}" for part in PARTS), str(len(job["attempts"])),
-            " -> ".join(str(count) for count in stage_counts(job)),
-            f"{_loss(validation['first_loss'])} -> {_loss(validation['last_loss'])}",
+            " → ".join(str(count) for count in stage_counts(job)),
+            f"{_loss(validation['first_loss'])} → {_loss(validation['last_loss'])}",
         )
     return table
 
 
 def _loss(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3f}"
+    return "?" if value is None else f"{value:.2f}"
 
 
 def _complaints(jobs: list[Job]) -> list[str]:

@@ -1,0 +1,137 @@
+"""Good cuts of one model for one number of stages: the candidates that event timing then decides between."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.cost import MARGIN, LayerCosts, Memory
+from policies.model.device import DeviceKind
+from policies.partition.blocks import Bounds, Floats, blocks_of
+from policies.partition.bound import flush_s, period_s
+from policies.partition.dynamic import Combine, Dynamic, compute_only, loop, overlapped
+from policies.partition.repartition import improve
+
+
+def uniform(layers: int, stages: int) -> Bounds:
+    """Layer counts that differ by at most one."""
+    return tuple(layers * stage // stages for stage in range(stages + 1))
+
+
+class Cutter:
+    """Cuts one model at one micro-batch size for one kind of device.
+
+    slow: factor on the time of each stage, first to last; empty where all devices are alike. memory: how it is counted.
+    most_blocks: layers are condensed to about so many blocks; the last polish is by layers again.
+    """
+
+    def __init__(
+        self,
+        costs: LayerCosts,
+        kind: DeviceKind,
+        slow: Sequence[float] = (),
+        memory: Memory | None = None,
+        most_blocks: int = 512,
+    ) -> None:
+        self.costs, self.kind, self.slow = costs, kind, tuple(slow)
+        self._memory = memory or Memory()
+        self._blocks = blocks_of(costs, kind, most_blocks)
+        self._allowed = (0, *(int(i) + 1 for i in np.flatnonzero(costs.may_cut_after[:-1])), len(costs))
+        self._transfer_s = [kind.link.transfer_s(size) for size in costs.output_bytes]
+        self._tables: dict[tuple[str, int, int, int], dict[int, Bounds]] = {}
+
+    def stage_times(self, bounds: Bounds) -> tuple[list[float], list[float]]:
+        """Computing of each stage and one-way transfer over each boundary, in seconds a micro-batch."""
+        own: Floats = np.diff(self.costs.compute_s[list(bounds)]) + 2 * self.kind.action_s
+        if self.slow:
+            own = own * np.asarray(self.slow)
+        return own.tolist(), [self._transfer_s[bound - 1] for bound in bounds[1:-1]]
+
+    def period(self, bounds: Bounds, depth: int = 1) -> float:
+        """The exact W of a cut with `depth` more micro-batches alive in front of each boundary than behind."""
+        own, transfer = self.stage_times(bounds)
+        return period_s(own, transfer, [1 + depth * (len(own) - 1 - stage) for stage in range(len(own))])
+
+    def candidates(self, stages: int, microbatches: int, depth: int = 1, polish: int = 300) -> list[Bounds]:
+        """Cuts worth timing, best guess first, without repetitions; empty where none fits the memory.
+
+        polish: evaluations of neighbouring cuts that follow the dynamic programme.
+        """
+        first = self.programme("loop", stages, microbatches, depth)
+        if first is None:
+            return []
+        exact = self.exact(first, microbatches, depth)
+        best = improve(exact, self._allowed, lambda bounds: self.estimate(bounds, microbatches, depth), polish)
+        others = [self.programme(name, stages, microbatches, depth) for name in ("compute", "overlapped", "parameters")]
+        even = uniform(len(self.costs), stages)
+        others.append(even if set(even) <= set(self._allowed) else None)
+        return list(dict.fromkeys(bounds for bounds in (best, exact, first, *others) if bounds is not None))
+
+    def programme(self, name: str, stages: int, microbatches: int = 1, depth: int = 1) -> Bounds | None:
+        """The cut of one dynamic programme: loop (W), compute (heaviest stage), overlapped (max of computing and round
+        trips), parameters (most parameters of a stage)."""
+        key = name, microbatches, depth, stages if self.slow else 0
+        if key not in self._tables:
+            combine: Combine = {"loop": loop, "overlapped": overlapped}.get(name, compute_only)
+            most = stages if self.slow else len(self._blocks)
+            self._tables[key] = self._dynamic(stages, microbatches, depth, name == "parameters").best(most, combine)
+        return self._tables[key].get(stages)
+
+    def exact(self, bounds: Bounds, microbatches: int = 1, depth: int = 1) -> Bounds:
+        """From a first cut to the one with the smallest exact period."""
+        dynamic = self._dynamic(len(bounds) - 1, microbatches, depth, False)
+        return dynamic.exact(bounds, lambda candidate: self.period(candidate, depth), depth)
+
+    def repartition(self, bounds: Bounds, microbatches: int, depth: int = 1, evaluations: int = 3000) -> Bounds:
+        """From a running cut to a better one by small moves; never worse by `estimate`."""
+        return improve(bounds, self._allowed, lambda b: self.estimate(b, microbatches, depth), evaluations)
+
+    def estimate(self, bounds: Bounds, microbatches: int, depth: int = 1) -> tuple[float, ...]:
+        """The flushed step in closed form, infinite where the memory does not suffice; then how uneven stages are."""
+        own, transfer = self.stage_times(bounds)
+        stages = len(own)
+        if self.kind.memory_bytes is not None:
+            held = self._held(list(bounds), microbatches, depth)
+            if any(held[stage] > self.kind.memory_bytes for stage in range(stages)):
+                return (float("inf"),)
+        period = period_s(own, transfer, [1 + depth * (stages - 1 - stage) for stage in range(stages)])
+        return flush_s(own, transfer, microbatches, period), sum(time * time for time in own)
+
+    def _dynamic(self, stages: int, microbatches: int, depth: int, by_parameters: bool) -> Dynamic:
+        slow = self.slow
+        return Dynamic(
+            self._blocks,
+            2 * self.kind.action_s,
+            weights=self._blocks.parameter_bytes if by_parameters else None,
+            fits=None if self.kind.memory_bytes is None else lambda k: self._fits(k, microbatches, depth),
+            slow=(lambda k: slow[stages - k]) if slow else None,
+        )
+
+    def _fits(self, k: int, microbatches: int, depth: int) -> NDArray[np.bool_]:
+        """Which [row, column) of blocks fit a device as the k-th stage from the end."""
+        starts, alive = self._blocks.starts, min(microbatches, 1 + depth * (k - 1))
+        costs, memory = self.costs, self._memory
+        state = costs.parameter_bytes[starts] * memory.state_per_parameter_byte
+        kept = costs.activation_bytes[starts]
+        if memory.recompute:
+            inputs = np.array([0.0 if s == 0 else costs.output_bytes[s - 1] for s in starts])
+            held = _between(state + kept) + alive * inputs[:, None]
+        else:
+            held = _between(state + alive * kept)
+        fits: NDArray[np.bool_] = (held + costs.most_workspace_bytes) * MARGIN <= (self.kind.memory_bytes or 0)
+        return fits
+
+    def _held(self, bounds: list[int], microbatches: int, depth: int) -> list[float]:
+        stages = len(bounds) - 1
+        held: list[float] = []
+        for stage in range(stages):
+            alive = min(microbatches, 1 + depth * (stages - 1 - stage))
+            inputs = int(self.costs.output_bytes[bounds[stage] - 1]) if stage else 0
+            cost = self.costs.stage(bounds[stage], bounds[stage + 1])
+            held.append(self._memory.stage_bytes(cost, alive, input_bytes=inputs))
+        return held
+
+
+def _between(prefix: Floats) -> Floats:
+    difference: Floats = prefix[None, :] - prefix[:, None]
+    return difference

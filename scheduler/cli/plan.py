@@ -1,0 +1,148 @@
+"""`jct plan`: the best plan for each GPU count, and why. Works offline."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from policies.planner import PricedPlan
+    from scheduler.cli.planning import Question
+
+SCHEDULES = "gpipe,1f1b,eager-1f1b"
+
+
+def plan(
+    jobfile: Annotated[Path | None, typer.Argument(help="Job file, for its bounds and its profile.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Profile file of the model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Built-in model, such as llama-7b.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPU count N, or a range A..B.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of one GPU, such as 80GB; else no limit.")] = None,
+    latency: Annotated[str, typer.Option(help="Of a transfer between ranks, one way.")] = "0s",
+    bandwidth: Annotated[str | None, typer.Option(help="Between ranks, such as 12GB/s; else unlimited.")] = None,
+    slow: Annotated[str, typer.Option(help='Slowed ranks, such as "2:1.5" or "0:2,3:1.2".')] = "",
+    schedules: Annotated[str, typer.Option(help="Schedules to consider, or all.")] = SCHEDULES,
+    replicas: Annotated[str, typer.Option(help="Replicas of each stage: a number, or auto.")] = "auto",
+    global_batch: Annotated[int | None, typer.Option(min=1, help="Samples in a step.")] = None,
+    objective: Annotated[str, typer.Option(help="step or time-to-accuracy.")] = "step",
+    repartition: Annotated[Path | None, typer.Option(help="A running plan to improve by small moves.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the menu as JSON.")] = False,
+) -> None:
+    """Plan stages, replicas, micro-batches and schedule for each GPU count."""
+    import json
+
+    from scheduler.cli.planning import menu, question, repartitioned
+
+    try:
+        asked = question(
+            jobfile, profile, model, gpus=gpus, memory=memory, latency=latency, bandwidth=bandwidth, slow=slow,
+            schedules=schedules, replicas=replicas, global_batch=global_batch, objective=objective,
+        )  # fmt: skip
+        found = menu(asked)
+        moved = repartitioned(asked, repartition) if repartition is not None else None
+    except (ValueError, OSError) as error:
+        raise typer.BadParameter(str(error)) from error
+    if json_:
+        typer.echo(json.dumps(as_dict(asked, found, moved), indent=2))
+    else:
+        for line in _lines(asked, found, moved):
+            typer.echo(line)
+
+
+def as_dict(
+    asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None" = None
+) -> dict[str, Any]:
+    """The menu as plain values. Layer ranges are half-open; seconds and bytes."""
+    answer: dict[str, Any] = {
+        "version": 1,
+        "name": asked.name,
+        "device_kind": asked.kind.name,
+        "global_batch": asked.request.global_batch,
+        "menu": [
+            {"gpus": count} | _entry(asked, ranked[0]) | _rest(asked, ranked) for count, ranked in sorted(found.items())
+        ],
+    }
+    if moved is not None:
+        answer["repartition"] = {"before": _entry(asked, moved[0]), "after": _entry(asked, moved[1])}
+    return answer
+
+
+def _rest(asked: "Question", ranked: tuple["PricedPlan", ...]) -> dict[str, Any]:
+    from policies.report import why
+
+    return {"why": why(ranked), "runners_up": [_entry(asked, other) for other in ranked[1:4]]}
+
+
+def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
+    from policies.report import report
+
+    plan, costs = priced.plan, asked.costs(priced.plan.microbatch_size)
+    seen = report(priced, costs, asked.kind, asked.search.slow)
+    entry: dict[str, Any] = {
+        "stages": [{"layers": [stage.first, stage.stop], "ranks": list(stage.ranks)} for stage in plan.stages],
+        "shares": list(plan.stages[0].shares),
+        "microbatches": plan.microbatches,
+        "microbatch_size": plan.microbatch_size,
+        "schedule": plan.schedule,
+        "recompute": plan.stages[0].recompute,
+        "offload": plan.offload,
+        "precision": plan.precision,
+        "step_time_s": priced.step_time_s,
+        "bubble": seen.bubble,
+        "idle_s": {
+            "fill_drain": seen.idle.fill_drain,
+            "exposed_communication": seen.idle.exposed_communication,
+            "imbalance": seen.idle.imbalance,
+            "stall": seen.idle.stall,
+        },
+        "memory_bytes": list(priced.memory_bytes),
+        "resize_cost_s": asked.resize_s(plan),
+    }
+    if priced.time_to_accuracy_s is not None:
+        entry["time_to_accuracy_s"] = priced.time_to_accuracy_s
+    return entry
+
+
+def _lines(
+    asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
+) -> list[str]:
+    from policies.report import TARGET, name_of, report, why
+    from scheduler.cli.units import show_bytes, show_seconds
+
+    lines = [
+        f"{asked.name}: global batch {asked.request.global_batch}, {len(asked.request.profiles[0].layers)} layers",
+        f"{'GPUS':>4}  {'STAGES×MB':<12} {'SIZE':>4}  {'SCHEDULE':<16} {'STEP':>9}  {'BUBBLE':>6}  {'MEMORY':>8}  "
+        "LAYERS",
+    ]
+    for count, ranked in sorted(found.items()):
+        best = ranked[0]
+        seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+        layers = "/".join(str(stage.stop - stage.first) for stage in best.plan.stages)
+        lines.append(
+            f"{count:>4}  {best.plan.shape:<12} {best.plan.microbatch_size:>4}  {best.plan.schedule:<16} "
+            f"{show_seconds(best.step_time_s):>9}  {seen.bubble:>6.1%}  {show_bytes(max(best.memory_bytes)):>8}  "
+            f"{layers}"
+        )
+    count, ranked = max(found.items())
+    best = ranked[0]
+    seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+    whole = best.step_time_s
+    lines += [
+        "",
+        f"On {count} GPUs: {name_of(best.plan)}, {why(ranked)}.",
+        f"Idle: fill and drain {seen.idle.fill_drain / whole:.1%}, exposed communication "
+        f"{seen.idle.exposed_communication / whole:.1%}, imbalance {seen.idle.imbalance / whole:.1%}, "
+        f"stall {seen.idle.stall / whole:.1%} of the step.",
+        f"The bubble of {seen.bubble:.1%} is {'within' if seen.bubble <= TARGET else 'above'} the target of "
+        f"{TARGET:.0%}; "
+        f"a global batch of {2 * best.plan.global_batch} would make it {seen.bubble_of_twice:.1%}.",
+        "Memory by stage: " + ", ".join(map(show_bytes, best.memory_bytes)) + ".",
+    ]
+    if len(ranked) > 1:
+        others = ", ".join(f"{name_of(other.plan)} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
+        lines.append(f"Runners-up: {others}.")
+    if moved is not None:
+        before, after = (show_seconds(priced.step_time_s) for priced in moved)
+        layers = "/".join(str(stage.stop - stage.first) for stage in moved[1].plan.stages)
+        lines.append(f"Repartition: {before} -> {after} with layers {layers}.")
+    return lines

@@ -1,0 +1,220 @@
+"""What `jct plan` and `jct probe` were asked, as values for the planner. No printing here."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from policies.cost import LayerCosts, Memory, profile_at
+from policies.ir.plan import ParallelPlan, StagePlan
+from policies.model.cluster import MenuRequest
+from policies.model.device import DeviceKind, Link
+from policies.model.families import FAMILIES, family
+from policies.model.profile import ModelProfile
+from policies.partition.cuts import Cutter
+from policies.planner import PricedPlan, Search, price, ranked_plans
+from policies.schedules.catalogue import FAMILIES as SCHEDULES
+from scheduler.cli.profile_file import read_profile
+from scheduler.cli.units import bytes_per_s, seconds, size_bytes
+
+DEFAULT_MICROBATCHES = 32
+"""Micro-batches of the profile's size in a global batch that nobody gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A planning request with the device kind it is asked for."""
+
+    name: str
+    request: MenuRequest
+    kind: DeviceKind
+    search: Search
+
+    def costs(self, size: int) -> LayerCosts:
+        return LayerCosts(profile_at(self.request.profiles, size))
+
+    def resize_s(self, plan: ParallelPlan) -> float:
+        """Leaving the plan by a checkpoint: save, start, load."""
+        parameters = sum(layer.parameter_bytes for layer in self.request.profiles[0].layers)
+        state = parameters * Memory(plan.precision).state_per_parameter_byte
+        return self.kind.start_s + 2 * state / self.kind.state_bandwidth_bytes_per_s
+
+
+def question(
+    jobfile: Path | None,
+    profile: Path | None,
+    model: str | None,
+    *,
+    gpus: str | None,
+    memory: str | None = None,
+    latency: str = "0s",
+    bandwidth: str | None = None,
+    slow: str = "",
+    schedules: str = "1f1b",
+    replicas: str = "auto",
+    global_batch: int | None = None,
+    objective: str = "step",
+) -> Question:
+    """Raises ValueError or OSError with what is wrong and what to do."""
+    if objective not in {"step", "time-to-accuracy"}:
+        raise ValueError(f"objective must be step or time-to-accuracy, not {objective!r}")
+    request, precision = _request(jobfile, profile, model, global_batch)
+    low, high = _range(gpus) if gpus else (request.min_devices, request.max_devices)
+    request = replace(
+        request, min_devices=low, max_devices=high, allowed_devices=() if gpus else request.allowed_devices
+    )
+    if replicas != "auto":
+        if not replicas.isdigit() or int(replicas) < 1:
+            raise ValueError(f"--replicas must be auto or a number from 1, not {replicas!r}")
+        request = replace(request, replicas=int(replicas))
+    link = Link(seconds(latency), bytes_per_s(bandwidth) if bandwidth else math.inf)
+    limit = int(size_bytes(memory)) if memory else None
+    kind = DeviceKind(request.profiles[0].device_kind, limit, link, action_s=0.0)
+    search = Search(
+        schedules=_schedules(schedules),
+        any_replicas=replicas == "auto",
+        slow=_slow(slow),
+        recompute=True,
+        offload=True,
+        precision=precision,
+    )
+    return Question(request.profiles[0].name, request, kind, search)
+
+
+def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
+    """The ranked plans for each GPU count.
+
+    Raises:
+        ValueError: nothing fits; where a smaller micro-batch would, it says which.
+    """
+    found = ranked_plans(asked.request, asked.kind, asked.search)
+    if found:
+        return found
+    request = asked.request
+    size = request.microbatch_size or min(profile.microbatch_size for profile in request.profiles)
+    for smaller in range(size - 1, 0, -1):
+        if request.global_batch % smaller == 0:
+            free = replace(request, microbatch_size=smaller, microbatches=None)
+            if ranked_plans(free, asked.kind, replace(asked.search, effort=1)):
+                raise ValueError(
+                    f"a micro-batch of {size} samples does not fit on {request.max_devices} GPUs, "
+                    f"even a single one; one of {smaller} would"
+                )
+    raise ValueError(
+        f"no plan for {request.min_devices} to {request.max_devices} GPUs: the model does not fit the memory, "
+        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided as asked"
+    )
+
+
+def repartitioned(asked: Question, path: Path) -> tuple[PricedPlan, PricedPlan]:
+    """The plan of a file as it is priced now, and what small moves make of it; never slower.
+
+    Raises:
+        ValueError: the file holds no plan for this model.
+    """
+    running = read_plan(path)
+    costs = asked.costs(running.microbatch_size)
+    if running.layer_count != len(costs):
+        raise ValueError(f"{path} is a plan for {running.layer_count} layers, the profile has {len(costs)}")
+    ranks = running.world_size // len(running.stages[0].ranks)
+    slow = tuple((*asked.search.slow, *[1.0] * running.world_size)[: running.world_size]) if asked.search.slow else ()
+    of_stage = tuple(max(slow[rank] for rank in stage.ranks) for stage in running.stages) if slow else ()
+    cutter = Cutter(costs, asked.kind, of_stage)
+    bounds = (*(stage.first for stage in running.stages), running.layer_count)
+    depth = {"eager-1f1b": 2, "zb-h2": 2}.get(running.schedule, 1) if ranks == len(running.stages) else 1
+    moved = cutter.repartition(bounds, max(running.stages[0].shares), depth)
+    cut = zip(running.stages, moved, moved[1:], strict=False)
+    stages = tuple(replace(stage, first=first, stop=stop) for stage, first, stop in cut)
+    before, after = (price(plan, costs, asked.kind, slow) for plan in (running, replace(running, stages=stages)))
+    return before, min(before, after, key=lambda priced: priced.step_time_s)
+
+
+def read_plan(path: Path) -> ParallelPlan:
+    """A plan as `jct plan --json` prints it: the whole answer with one entry, or one entry.
+
+    Raises:
+        ValueError: what the file lacks.
+    """
+    document = json.loads(path.read_text())
+    entries = document.get("menu", [document]) if isinstance(document, dict) else []
+    if len(entries) != 1:
+        raise ValueError(f"{path} must hold one plan; ask jct plan --gpus N --json for a single GPU count")
+    entry = entries[0]
+    try:
+        stages = [(stage["layers"], tuple(stage["ranks"])) for stage in entry["stages"]]
+        count, size = int(entry["microbatches"]), int(entry["microbatch_size"])
+        shares = tuple(entry.get("shares") or [count])
+        return ParallelPlan(
+            tuple(StagePlan(a, b, ranks, shares, bool(entry.get("recompute"))) for (a, b), ranks in stages),
+            count,
+            size,
+            str(entry.get("schedule", "1f1b")),
+            str(entry.get("precision", "float32")),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no plan: {error!r} is missing or of the wrong kind") from error
+
+
+def _request(
+    jobfile: Path | None, profile: Path | None, model: str | None, batch: int | None
+) -> tuple[MenuRequest, str]:
+    base = MenuRequest((), batch or 0, 1, 1, replicas=1)
+    if jobfile is not None:
+        base, named = _of_job(jobfile, batch)
+        model = model or (named if profile is None else None)
+    if model is not None and profile is None:
+        if model not in FAMILIES:
+            raise ValueError(f"unknown model {model!r}; choose one of {', '.join(FAMILIES)}")
+        most = base.global_batch or DEFAULT_MICROBATCHES
+        profiles: tuple[ModelProfile, ...] = (family(model, 1), family(model, max(2, most)))
+        return replace(base, profiles=profiles, global_batch=most), "bfloat16"
+    if profile is None:
+        raise ValueError("nothing to plan: give --profile FILE, --model NAME, or a job file that names its profile")
+    read = read_profile(profile).profile
+    return replace(
+        base, profiles=(read,), global_batch=base.global_batch or DEFAULT_MICROBATCHES * read.microbatch_size
+    ), "float32"
+
+
+def _of_job(path: Path, batch: int | None) -> tuple[MenuRequest, str | None]:
+    from scheduler.core.errors import JctError
+    from scheduler.jobfile import parse_document, read_text
+
+    try:
+        spec = parse_document(read_text(path.read_text()))
+    except JctError as error:
+        raise ValueError(f"{path}: {error}") from error
+    bounds = MenuRequest(
+        (), batch or spec.global_batch or 0, spec.min_devices, spec.max_devices, spec.allowed_devices,
+        spec.microbatch_size, spec.microbatches, spec.stages, spec.replicas, spec.schedule,
+    )  # fmt: skip
+    return bounds, spec.profile
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, dots, high = text.partition("..")
+    if not low.isdigit() or (dots and not high.isdigit()) or int(low) < 1 or int(high or low) < int(low):
+        raise ValueError(f"--gpus must be a count such as 4 or a range such as 1..8, not {text!r}")
+    return int(low), int(high or low)
+
+
+def _slow(text: str) -> tuple[float, ...]:
+    factors: dict[int, float] = {}
+    for part in text.replace(",", " ").split():
+        rank, colon, factor = part.partition(":")
+        try:
+            if not colon or float(factor) <= 0:
+                raise ValueError
+            factors[int(rank)] = float(factor)
+        except ValueError:
+            raise ValueError(f'--slow takes RANK:FACTOR such as "2:1.5", not {part!r}') from None
+    return tuple(factors.get(rank, 1.0) for rank in range(max(factors) + 1)) if factors else ()
+
+
+def _schedules(text: str) -> tuple[str, ...]:
+    synchronous = [name for name, kind in SCHEDULES.items() if not kind.asynchronous and not kind.sliced]
+    names = synchronous if text == "all" else text.replace(",", " ").split()
+    unknown = [name for name in names if name not in synchronous]
+    if unknown or not names:
+        raise ValueError(f"cannot plan with {unknown[0] if unknown else text!r}; choose of {', '.join(synchronous)}")
+    return tuple(names)
