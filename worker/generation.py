@@ -21,7 +21,10 @@ from worker.stage import Stage
 from worker.transport import Groups, bucket_sum
 from worker.world import World
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Of parameters and optimizer state, by precision."""
+AUTOCAST = {"bfloat16": torch.bfloat16}
+"""What is computed in another dtype than the parameters'."""
 
 
 def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
@@ -30,7 +33,9 @@ def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
 
 
 def dtype_of(plan: ParallelPlan) -> torch.dtype:
-    """Raises Ended, NOT_SUPPORTED."""
+    """Of the plan's parameters. Raises Ended, NOT_SUPPORTED, for what this worker cannot honour."""
+    if plan.offload:
+        raise Ended(Cause.NOT_SUPPORTED, "an optimizer offloaded to host memory is not supported yet")
     if plan.precision not in DTYPES:
         raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
     return DTYPES[plan.precision]
@@ -71,6 +76,8 @@ class Generation:
                 job.loss if index == last else None,
                 job.seed,
                 device,
+                plan.stages[index].recompute,
+                AUTOCAST.get(plan.precision),
             )
             for index in self._replicas
         }
@@ -88,7 +95,7 @@ class Generation:
         self._forward = forward_only(self._program)
         if shapes is None:
             inputs = self.batches.inputs(0, 0) if 0 in self._stages else None
-            shapes = find_shapes(plan, rank, layers, inputs, meet, timeout_s)
+            shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
         self.shapes = shapes
         entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
         self._executor = Executor(self._stages, last, groups.world, message_tags(programs), entering, device)

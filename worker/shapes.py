@@ -33,7 +33,13 @@ LayerShapes = dict[int, Shape]
 
 
 def find_shapes(
-    plan: ParallelPlan, rank: int, layers: Mapping[int, Layer], first_inputs: Any, meet: Rendezvous, timeout_s: float
+    plan: ParallelPlan,
+    rank: int,
+    layers: Mapping[int, Layer],
+    first_inputs: Any,
+    autocast: torch.dtype | None,
+    meet: Rendezvous,
+    timeout_s: float,
 ) -> LayerShapes:
     """A trial forward of replica 0 of each stage, stage after stage; all ranks learn all shapes.
 
@@ -42,14 +48,16 @@ def find_shapes(
     Raises:
         Ended: a layer's output cannot travel.
     """
+    device = next(iter(layers.values())).device
     for index, stage in enumerate(plan.stages):
         if stage.ranks[0] != rank:
             continue
         value = first_inputs
         if index > 0:
             entering = Shape.read(meet.get(f"shapes/{index - 1}", timeout_s)[-1])
-            value = torch.zeros(entering.size, dtype=entering.dtype, device=_device_of(layers))
-        found = _trial([layers[layer] for layer in stage.layers], value)
+            value = torch.zeros(entering.size, dtype=entering.dtype, device=device)
+        with torch.autocast(device.type, autocast, enabled=autocast is not None):
+            found = _trial([layers[layer] for layer in stage.layers], value)
         meet.set(f"shapes/{index}", [shape.described() for shape in found])
     everything = meet.gather([f"shapes/{index}" for index in range(len(plan.stages))], timeout_s)
     return {
@@ -71,7 +79,3 @@ def _trial(layers: list[Layer], value: Any) -> list[Shape]:
             leaving: Tensor = value
             found.append(Shape(tuple(leaving.shape), leaving.dtype))
     return found
-
-
-def _device_of(layers: Mapping[int, Layer]) -> torch.device:
-    return next(iter(layers.values())).device
