@@ -27,6 +27,8 @@ COMMANDS: dict[str, Entry] = {
     "update": ("act", "update", "Change a job's priority."),
     "nodes": ("inventory", "nodes", "List nodes."),
     "gpus": ("inventory", "gpus", "List devices and who has them."),
+    "train": ("training", "train", "Train one job on this machine, without a daemon."),
+    "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}
