@@ -63,7 +63,8 @@ async def submit(
     spec = parse_document({"team": token.team, **submission.job})
     if token.role is not Role.ADMIN and spec.team != token.team:
         raise JctError(Code.NOT_ALLOWED, f"you may submit for team {token.team!r} only", field="team")
-    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, "")
+    unseen_code = f"below {spec.workdir}"
+    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, unseen_code)
     id = await cluster.submit(spec, key, token.user, idempotency_key)
     if idempotency_key is not None:
         await _same_as_before(cluster, token, id, spec)
