@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 from cluster import Cluster
 
@@ -84,7 +85,7 @@ def test_kill_of_the_shim_ends_its_ranks_and_the_job_resumes(cluster: Cluster) -
     job = cluster.submit(arguments={"steps": 100}, gpus=2, checkpoint=True)
     cluster.until(job, lambda seen: bool(seen["checkpoint_step"]), "a checkpoint")
     members = set(cluster.members(job).values())
-    (shim,) = {int(open(f"/proc/{pid}/stat").read().split(")")[-1].split()[1]) for pid in members}
+    (shim,) = {int(Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[1]) for pid in members}
     os.kill(shim, signal.SIGKILL)
     ended = cluster.until_state(job, "COMPLETED")
     assert ended["faults"] <= 1
