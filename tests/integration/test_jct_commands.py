@@ -36,7 +36,7 @@ def cluster(tmp_path, monkeypatch):
     """A small cluster behind a real server on loopback, and a CLI that knows it."""
     living = Living(tmp_path)
     config = uvicorn.Config(
-        create_app(living, living.tokens, "0"), port=0, log_level="warning", lifespan="off", ws="none"
+        create_app(living, living.tokens, living.audit, "0"), port=0, log_level="warning", lifespan="off", ws="none"
     )
     server = uvicorn.Server(config)
     started = threading.Event()

@@ -20,7 +20,7 @@ class Client:
     """Requests to the real application, without a socket."""
 
     def __init__(self, cluster: SmallCluster, token: str | None) -> None:
-        self._app = create_app(cluster, cluster.tokens, "0")
+        self._app = create_app(cluster, cluster.tokens, cluster.audit, "0")
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
 
     def __call__(self, method: str, path: str, headers: dict[str, str] | None = None, **more: object) -> httpx.Response:
@@ -307,6 +307,26 @@ def test_another_teams_job_does_not_exist(admin, eva, rob, cluster):
     cluster.advance(3)
     assert {device["job"] for device in rob.get("/v1/devices")["devices"]} == {None}
     assert id in {device["job"] for device in eva.get("/v1/devices")["devices"]}
+
+
+def test_acts_and_denied_acts_are_audited(admin, eva, rob, cluster):
+    id = eva.submit()
+    eva("PATCH", f"/v1/jobs/{id}", json={"priority": 70})
+    rob("POST", f"/v1/jobs/{id}/cancel")
+    rob("GET", f"/v1/jobs/{id}/logs")
+    rob("POST", "/v1/jobs", json={"job": JOB})
+    response = admin("POST", f"/v1/jobs/{id}/cancel")
+    entries = cluster.audit.newest(10)
+    assert [(entry.actor, entry.action, entry.target, entry.allowed) for entry in reversed(entries)] == [
+        ("eva", "change", f"job {id}", True),
+        ("rob", "cancel", f"job {id}", False),
+        ("rob", "logs", f"job {id}", False),
+        ("rob", "submit", "team nlp", False),
+        ("root", "cancel", f"job {id}", True),
+    ]
+    assert (entries[-1].old, entries[-1].new) == ({"priority": 50}, {"priority": 70})
+    assert (entries[0].old, entries[0].new) == ({"wanted": "run"}, {"wanted": "cancel"})
+    assert entries[0].request == response.headers["x-request-id"]
 
 
 def test_a_user_submits_for_the_own_team(eva):
