@@ -61,12 +61,18 @@ def _loss(job: Job, _now: str) -> str:
     return f"{job['loss']:.3f}" if job["loss"] is not None else "-"
 
 
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    """The largest of which there are two."""
+    return next((unit for unit in _UNITS if seconds >= 2 * unit[1]), _UNITS[-1])
+
+
 def short_duration(seconds: float) -> str:
     """One number and one unit: 42s, 7m, 3h, 5d."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size)}{unit}"
-    return f"{max(0, round(seconds))}s"
+    name, size = _unit(seconds)
+    return f"{max(0, round(seconds / size))}{name}"
 
 
 def _eta(job: Job, now: str) -> str:
@@ -74,8 +80,10 @@ def _eta(job: Job, now: str) -> str:
     eta = job["eta"]
     if eta is None or eta["finish_earliest"] is None:
         return "-"
-    low, high = (short_duration(-age_s(eta[end], now)) for end in ("finish_earliest", "finish_latest"))
-    return f"~{low}" if low == high else f"{low}-{high}"
+    low_s, high_s = (max(0.0, -age_s(eta[end], now)) for end in ("finish_earliest", "finish_latest"))
+    name, size = _unit(high_s)
+    low, high = round(low_s / size), round(high_s / size)
+    return f"~{high}{name}" if low == high else f"{low}-{high}{name}"
 
 
 def _where(job: Job, now: str) -> str:
@@ -83,6 +91,8 @@ def _where(job: Job, now: str) -> str:
     reason, eta = job["reason"], job["eta"]
     if reason is None:
         return ",".join(job["nodes"])
+    if reason["code"] == job["state"]:
+        return str(reason["text"])
     start = f" (starts in ~{short_duration(-age_s(eta['start'], now))})" if eta and eta["start"] else ""
     return f"{reason['code']}: {reason['text']}{start}" if reason["text"] else reason["code"]
 

@@ -47,7 +47,10 @@ JOBS = [
         140, "evil\x1b[2J\nname", "HELD",
         reason={"code": "Held", "text": "held by eva; release it with: jct release 140", "since": NOW},
     ),
-    job(141, "over", "COMPLETED", step=300, total_steps=300),
+    job(
+        141, "over", "COMPLETED", step=300, total_steps=300,
+        reason={"code": "COMPLETED", "text": "finished", "since": NOW},
+    ),
 ]  # fmt: skip
 
 
