@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.answers import MAX_LIMIT, JobId, Plain, Strict, answer
+from scheduler.api.answers import MAX_LIMIT, Body, JobId, Plain, Strict, answer
 from scheduler.api.paging import from_cursor, page
 from scheduler.api.shapes import JobPage, JobView
 from scheduler.api.times import rfc3339
@@ -24,20 +24,20 @@ from scheduler.protocol.spec import JobSpec
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
-class Submission(Strict):
+class Submission(Body):
     """job: the job file as JSON, its workdir absolute. spec_key: what the CLI computed of the code it saw."""
 
     job: dict[str, Any]
     spec_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
-class Change(Strict):
+class Change(Body):
     """What is named is changed; nothing else can be yet."""
 
     priority: Priority
 
 
-class Cancellation(Strict):
+class Cancellation(Body):
     reason: Annotated[str, Field(max_length=500)] = ""
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 
 from scheduler.api.cluster import Cluster
@@ -22,9 +23,10 @@ def from_cursor(cursor: str) -> int:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         text = ""
-    if not text.startswith("id<") or not text[3:].isdecimal() or to_cursor(int(text[3:])) != cursor:
+    found = re.fullmatch(r"id<([1-9][0-9]{0,17})", text)
+    if found is None:
         raise JctError(Code.BAD_SPEC, "this cursor is none of jctd's", field="cursor", hint="begin without a cursor")
-    return int(text[3:])
+    return int(found[1])
 
 
 async def page(

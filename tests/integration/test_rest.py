@@ -1,15 +1,21 @@
 """What REST promises: jobs in and out, true states, one team's jobs only, problems with stable codes."""
 
 import asyncio
+import base64
+import contextlib
 import json
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_cluster import START_US, SmallCluster
 
 from scheduler.api.app import create_app
 from scheduler.api.middleware import MAX_BODY_BYTES
+from scheduler.api.paging import from_cursor, to_cursor
 from scheduler.api.times import rfc3339
+from scheduler.core.errors import JctError
 from scheduler.core.settings import US
 from scheduler.store.tokens import Role
 
@@ -222,7 +228,16 @@ def test_hold_release_priority_and_cancel(admin):
     assert admin("POST", f"/v1/jobs/{id}/release").json()["state"] == "PENDING"
     problem(admin("POST", f"/v1/jobs/{id}/release"), 409, "conflict")
     assert admin("PATCH", f"/v1/jobs/{id}", json={"priority": 90}).json()["priority"] == 90
-    for change in ({}, {"priority": None}, {"priority": -1}, {"priority": 10**9}, {"name": "x"}, {"priority": 1.5}):
+    for change in (
+        {},
+        {"priority": None},
+        {"priority": -1},
+        {"priority": 10**9},
+        {"name": "x"},
+        {"priority": 1.5},
+        {"priority": True},
+        {"priority": "5"},
+    ):
         problem(admin("PATCH", f"/v1/jobs/{id}", json=change), 422, "bad-spec")
     gone = admin("POST", f"/v1/jobs/{id}/cancel", json={"reason": "no longer needed"}).json()
     assert (gone["state"], gone["ended_by"]) == ("CANCELLED", "root")
@@ -278,12 +293,18 @@ def test_lists_are_filtered_by_state_and_team(admin):
 @pytest.mark.parametrize(
     "query",
     [
-        {"limit": 0}, {"limit": -1}, {"limit": 10**9}, {"limit": "x"}, {"cursor": "x"}, {"cursor": "aWQ8LTE"},
+        {"limit": 0}, {"limit": -1}, {"limit": 10**9}, {"limit": "x"}, {"cursor": to_cursor(10**30)}, {"cursor": "x"}, {"cursor": "aWQ8LTE"},
         {"cursor": ""}, {"state": "SLEEPING"}, {"teamm": "x"}, {"all": "perhaps"},
     ],
 )  # fmt: skip
 def test_nonsense_in_a_list_is_refused(admin, query):
     problem(admin("GET", "/v1/jobs", params=query), 422, "bad-spec")
+
+
+@given(st.text(max_size=40) | st.binary(max_size=30).map(lambda data: base64.urlsafe_b64encode(data).decode()))
+def test_any_cursor_is_ours_or_refused(text):
+    with contextlib.suppress(JctError):
+        assert to_cursor(from_cursor(text)) == text
 
 
 # --- who may what ---------------------------------------------------------------------------------------------
