@@ -293,8 +293,8 @@ def test_lists_are_filtered_by_state_and_team(admin):
 @pytest.mark.parametrize(
     "query",
     [
-        {"limit": 0}, {"limit": -1}, {"limit": 10**9}, {"limit": "x"}, {"cursor": to_cursor(10**30)}, {"cursor": "x"}, {"cursor": "aWQ8LTE"},
-        {"cursor": ""}, {"state": "SLEEPING"}, {"teamm": "x"}, {"all": "perhaps"},
+        {"limit": 0}, {"limit": -1}, {"limit": 10**9}, {"limit": "x"}, {"cursor": "x"}, {"cursor": "aWQ8LTE"},
+        {"cursor": ""}, {"cursor": to_cursor(10**30)}, {"state": "SLEEPING"}, {"teamm": "x"}, {"all": "perhaps"},
     ],
 )  # fmt: skip
 def test_nonsense_in_a_list_is_refused(admin, query):
