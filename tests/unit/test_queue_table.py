@@ -67,6 +67,12 @@ def test_the_table_looks_as_it_did(name, columns, width):
     assert "\n".join(drawn(width, columns)) + "\n" == (GOLDEN / f"{name}-{width}.txt").read_text()
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_is_printed_is_what_is_drawn_live(width, capsys):
+    job_table(JOBS, NOW, width).print()
+    assert capsys.readouterr().out.splitlines() == drawn(width)
+
+
 @pytest.mark.parametrize("columns", [LS_COLUMNS, DEMO_COLUMNS])
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 81, 100, 120, 200])
 def test_every_row_is_one_line_and_fits(columns, width):
