@@ -64,7 +64,7 @@ class Cluster(LocalCluster):
         while not what(job := self.job(id)):
             if time.monotonic() > deadline:
                 story = "\n".join(f"{event['kind']}: {event['message']}" for event in self.events(id))
-                pytest.fail(f"job {id} never came to {name or 'what was awaited'}:\n{json.dumps(job, indent=1)}\n{story}")
+                pytest.fail(f"job {id} never came to {name or 'what was awaited'}:\n{json.dumps(job)}\n{story}")
             time.sleep(LOOK_S)
         return job
 

@@ -1,5 +1,6 @@
 """`jct demo`: a real little cluster, three real trainings, a preemption, and what became of everyone's time."""
 
+import io
 import sys
 import tempfile
 import time
@@ -19,7 +20,7 @@ from scheduler.core.errors import Code, JctError
 
 LOOK_S = 0.5
 PATIENCE_S = 600.0
-URGENT_AT = 0.55
+URGENT_AT = 0.75
 STORY_LINES = 8
 NODES = ("alpha", "beta")
 DEVICES = "cpu:2"
@@ -30,7 +31,8 @@ Job = dict[str, Any]
 
 def run_demo(keep: Path | None, svg: Path | None) -> int:
     """The exit code: 0 when every job ended well and one resumed on another stage count."""
-    console = Console(record=svg is not None, width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    picture = Console(record=True, width=WIDTH + 4, file=io.StringIO(), highlight=False)
     with tempfile.TemporaryDirectory(prefix="jctd-demo-") as folder:
         state = keep or Path(folder)
         cluster = LocalCluster(state)
@@ -40,16 +42,19 @@ def run_demo(keep: Path | None, svg: Path | None) -> int:
                 cluster.start_agent(node, DEVICES)
             console.print(f"jctd at {cluster.url}; agents {', '.join(NODES)} offer {DEVICES} each; data in {state}")
             client = Client(cluster.url, cluster.token() or "")
-            jobs = _play(console, client, cluster, state / "checkpoints")
+            jobs = _play(console, picture, client, cluster, state / "checkpoints")
             good = report(console, jobs)
+            report(picture, jobs)
         finally:
             cluster.stop()
     if svg is not None:
-        console.save_svg(str(svg), title="make demo")
+        picture.save_svg(str(svg), title="make demo")
     return 0 if good else 1
 
 
-def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: Path) -> list[Job]:
+def _play(
+    console: Console, picture: Console, client: Client, cluster: LocalCluster, checkpoints: Path
+) -> list[Job]:
     """Submit two jobs, and an urgent one when the first is well under way; watch until all have ended."""
     waiting = _scene(checkpoints)
     _submit(console, client, next(waiting))
@@ -65,9 +70,13 @@ def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: 
             jobs, now = client.jobs(None, all="true")
             jobs.reverse()
             seen = story.take(list(client.events("events", seen)), seen)
-            if live is None:
-                states = _print_on_change(console, jobs, now, states)
-            else:
+            new_states = [job["state"] for job in jobs]
+            if new_states != states and not {"STARTING", "PENDING"} & set(new_states):
+                _print_queue(picture, jobs, now)
+            if live is None and new_states != states:
+                _print_queue(console, jobs, now)
+            states = new_states
+            if live is not None:
                 live.update(Group(job_table(jobs, now, console.width, DEMO_COLUMNS), *story.last), refresh=True)
             if not urgent and _is_time(next(job for job in jobs if job["id"] == first)):
                 urgent = bool(_submit(console, client, next(waiting)))
@@ -80,12 +89,9 @@ def _play(console: Console, client: Client, cluster: LocalCluster, checkpoints: 
     raise JctError(Code.INTERNAL, f"the demo did not end within {PATIENCE_S:.0f} s; see {checkpoints.parent}")
 
 
-def _print_on_change(console: Console, jobs: list[Job], now: str, before: list[str]) -> list[str]:
-    """Without a terminal: the queue, each time that a state in it has changed."""
-    states = [job["state"] for job in jobs]
-    if states != before:
-        console.print(job_table(jobs, now, console.width, DEMO_COLUMNS))
-    return states
+def _print_queue(console: Console, jobs: list[Job], now: str) -> None:
+    console.print(job_table(jobs, now, console.width, DEMO_COLUMNS))
+    console.print()
 
 
 def _is_time(first: Job) -> bool:
@@ -95,8 +101,8 @@ def _is_time(first: Job) -> bool:
 
 def _scene(checkpoints: Path) -> Iterator[dict[str, Any]]:
     """Who comes, in order. Sizes in steps; how many stages each gets is the scheduler's choice."""
-    yield _job(checkpoints, "short", "research", 50, {"min": 1, "max": 4}, {"steps": 170, "seed": 1})
-    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 300, "seed": 2})
+    yield _job(checkpoints, "short", "research", 50, {"min": 1, "max": 4}, {"steps": 165, "seed": 1})
+    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 280, "seed": 2})
     yield _job(checkpoints, "urgent", "release", 90, {"min": 4, "max": 4}, {"steps": 40, "seed": 3})
 
 
