@@ -3,19 +3,21 @@
 For each way to divide the devices the partition gives good cuts; closed forms rank them; event timing decides.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from policies.cost import LayerCosts, Memory, durations, plan_memory_bytes, profile_at
+from policies.cost import LayerCosts, Memory, all_reduce_s, durations, plan_memory_bytes, profile_at
 from policies.estimate import step_estimate_s
 from policies.ir.plan import ParallelPlan, StagePlan
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind
-from policies.partition.blocks import Bounds
 from policies.partition.cuts import Cutter
 from policies.schedules.catalogue import FAMILIES, stage_ranks
 from policies.timing import compiled, step_time_s
+
+RUNNERS_UP = 4
+"""Plans that a ranking has at least, where there are so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,10 @@ class PricedPlan:
     time_to_accuracy_s: float | None = None
 
     @property
-    def order(self) -> tuple[float, int, int]:
-        """Fastest first; among equals the fewest stages, then the fewest micro-batches."""
-        return self.step_time_s, len(self.plan.stages), self.plan.microbatches
+    def order(self) -> tuple[float, int, int, int]:
+        """Fastest first; among equals the fewest stages, then the least memory, then the fewest micro-batches."""
+        seconds = float(f"{self.step_time_s:.9g}")
+        return seconds, len(self.plan.stages), max(self.memory_bytes), self.plan.microbatches
 
 
 def device_counts(request: MenuRequest) -> tuple[int, ...]:
@@ -85,27 +88,12 @@ def ranked_plans(request: MenuRequest, kind: DeviceKind, search: Search) -> dict
     One plan for each combination of stages, replicas, size, schedule and knobs that was worth timing.
     """
     counts = device_counts(request)
-    found: dict[int, tuple[PricedPlan, ...]] = {}
     if not request.profiles or not counts:
-        return found
-    models = _models(request, kind, search)
+        return {}
     most = max(4, search.effort // len(counts))
-    for count in counts:
-        shapes = sorted(_shapes(request, search, models, count), key=lambda shape: shape.estimate_s)
-        ranked: list[PricedPlan] = []
-        timed = 0
-        for shape in shapes:
-            if timed >= most:
-                break
-            cuts = shape.cuts[: most - timed]
-            priced = [price(shape.plan(bounds), shape.model.costs, kind, search.slow) for bounds in cuts]
-            timed += len(cuts)
-            fitting = [p for p in priced if fits(p, kind)]
-            if fitting:
-                ranked.append(min(fitting, key=lambda p: p.order))
-        if ranked:
-            found[count] = tuple(sorted(ranked, key=lambda p: p.order))
-    return found
+    models = _models(request, kind, search, polish=8 * most)
+    found = {count: _ranked(_shapes(request, search, models, count), most) for count in counts}
+    return {count: ranked for count, ranked in found.items() if ranked}
 
 
 # --- what is searched ---------------------------------------------------------------------------------------
@@ -113,81 +101,122 @@ def ranked_plans(request: MenuRequest, kind: DeviceKind, search: Search) -> dict
 
 @dataclass(slots=True)
 class _Model:
-    """The model at one micro-batch size and one setting of the memory knobs."""
+    """The model at one micro-batch size, with a cutter for each setting of the memory knobs and of slow ranks."""
 
     size: int
     costs: LayerCosts
     kind: DeviceKind
-    memory: Memory
+    knobs: tuple[Memory, ...]
     search: Search
-    cutters: dict[tuple[float, ...], Cutter] = field(default_factory=dict)
+    polish: int
+    cutters: dict[tuple[Memory, tuple[float, ...]], Cutter] = field(default_factory=dict)
 
-    def cutter(self, slow: tuple[float, ...]) -> Cutter:
-        if slow not in self.cutters:
-            self.cutters[slow] = Cutter(self.costs, self.kind, slow, self.memory, self.search.blocks)
-        return self.cutters[slow]
+    def cutter(self, memory: Memory, slow: tuple[float, ...]) -> Cutter:
+        if (memory, slow) not in self.cutters:
+            search = self.search
+            self.cutters[memory, slow] = Cutter(self.costs, self.kind, slow, memory, search.blocks, self.polish)
+        return self.cutters[memory, slow]
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One way to divide the devices, with its cuts, best guess first, and a closed-form estimate of the best one."""
+    """One way to divide the devices. shares: micro-batches of each pipeline."""
 
     model: _Model
     name: str
+    ranks: int
     shares: tuple[int, ...]
-    cuts: tuple[Bounds, ...]
     chunks: int
-    estimate_s: float
 
-    def plan(self, bounds: Bounds) -> ParallelPlan:
-        return make_plan(bounds, self.shares, self.model.size, self.name, self.chunks, self.model.memory)
+    @property
+    def bound_s(self) -> float:
+        """What no cut can beat: the longest pipeline's work on its busiest rank, the heaviest layer at least."""
+        costs = self.model.costs
+        return max(self.shares) * max(costs.whole_s / self.ranks, costs.heaviest_s)
+
+    @property
+    def guess_s(self) -> float:
+        """The bound with the fill and drain of a balanced 1F1B, and the all-reduce."""
+        costs, kind = self.model.costs, self.model.kind
+        fill = costs.whole_s * (self.ranks - 1) / self.ranks / self.chunks
+        return self.bound_s + fill + all_reduce_s(costs.all_parameter_bytes / self.ranks, len(self.shares), kind.link)
+
+    def plans(self) -> tuple[float, list[ParallelPlan]]:
+        """A closed-form estimate of the best plan, and the plans, best guess first, with the first knobs that fit."""
+        stages, most = self.ranks * self.chunks, max(self.shares)
+        depth = {"eager-1f1b": 2, "zb-h2": 2, "gpipe": most}.get(self.name, 1)
+        stage_rank = stage_ranks(self.name, self.ranks, self.chunks)
+        slow = tuple(map(max, zip(*self.pipelines, strict=True))) if self.model.search.slow else ()
+        of_stage = tuple(slow[rank] for rank in stage_rank) if slow else ()
+        for memory in self.model.knobs:
+            cuts = self.model.cutter(memory, of_stage).candidates(stages, most, depth)
+            if cuts:
+                plans = [make_plan(cut, self.shares, self.model.size, self.name, self.chunks, memory) for cut in cuts]
+                times = durations(self.model.costs, plans[0], self.model.kind, slow)
+                seconds = step_estimate_s(self.name, times, stage_rank, most)
+                return seconds + max(times.finish_s), plans
+        return float("inf"), []
+
+    @property
+    def pipelines(self) -> list[tuple[float, ...]]:
+        return _pipelines(self.model.search.slow, self.ranks, len(self.shares))
 
 
-def _models(request: MenuRequest, kind: DeviceKind, search: Search) -> list[_Model]:
+def _models(request: MenuRequest, kind: DeviceKind, search: Search, polish: int) -> list[_Model]:
     own = tuple(p for p in request.profiles if p.device_kind == kind.name) or request.profiles
     knobs = [Memory(search.precision)]
     if kind.memory_bytes is not None:
         knobs += [Memory(search.precision, recompute=True)] * search.recompute
         knobs += [Memory(search.precision, offload=True)] * search.offload
         knobs += [Memory(search.precision, recompute=True, offload=True)] * (search.recompute and search.offload)
-    costs = {size: LayerCosts(profile_at(own, size)) for size in microbatch_sizes(request)}
-    return [_Model(size, costs[size], kind, memory, search) for size in costs for memory in knobs]
+    return [
+        _Model(size, LayerCosts(profile_at(own, size)), kind, tuple(knobs), search, polish)
+        for size in microbatch_sizes(request)
+    ]
 
 
-def _shapes(request: MenuRequest, search: Search, models: Sequence[_Model], count: int) -> Iterator[_Shape]:
+def _shapes(request: MenuRequest, search: Search, models: Sequence[_Model], count: int) -> list[_Shape]:
+    """Every way to divide the devices, most promising first."""
     names = (request.schedule,) if request.schedule else search.schedules
     divisors = [r for r in range(1, count + 1) if count % r == 0]
+    shapes: list[_Shape] = []
     for replicas in divisors if search.any_replicas else [request.replicas]:
-        ranks = count // replicas
         for model in models:
-            microbatches = request.global_batch // model.size
+            microbatches, ranks = request.global_batch // model.size, count // replicas
             if count % replicas or microbatches < replicas:
                 continue
+            weights = [1 / max(slow) for slow in _pipelines(search.slow, ranks, replicas)]
+            shares = split(microbatches, weights)
             for name in names:
                 chunks = FAMILIES[name].chunks or 2
                 stages = ranks * chunks
                 free = not request.stages or stages in request.stages
                 if free and stages <= len(model.costs) and (ranks > 1 or name == names[0]):
-                    shape = _shape(model, name, ranks, replicas, microbatches, chunks)
-                    if shape is not None:
-                        yield shape
+                    shapes.append(_Shape(model, name, ranks, shares, chunks))
+    return sorted(shapes, key=lambda shape: shape.guess_s)
 
 
-def _shape(model: _Model, name: str, ranks: int, replicas: int, microbatches: int, chunks: int) -> _Shape | None:
-    stage_rank = stage_ranks(name, ranks, chunks)
-    pipelines = _pipelines(model.search.slow, ranks, replicas)
-    typical = tuple(max(slow) for slow in zip(*pipelines, strict=True)) if model.search.slow else ()
-    cutter = model.cutter(tuple(typical[rank] for rank in stage_rank) if typical else ())
-    depth = {"eager-1f1b": 2, "zb-h2": 2, "gpipe": microbatches}.get(name, 1)
-    most = -(-microbatches // replicas)
-    cuts = cutter.candidates(ranks * chunks, most, depth)
-    if not cuts:
-        return None
-    shares = split(microbatches, [1 / max(slow) for slow in pipelines] if model.search.slow else [1.0] * replicas)
-    plan = make_plan(cuts[0], shares, model.size, name, chunks, model.memory)
-    times = durations(model.costs, plan, model.kind, typical)
-    seconds = step_estimate_s(name, times, stage_rank, max(shares)) + max(times.finish_s)
-    return _Shape(model, name, shares, tuple(cuts), chunks, seconds)
+def _ranked(shapes: Sequence[_Shape], most: int) -> tuple[PricedPlan, ...]:
+    """Cut the promising shapes, rank them by estimate, time `most` plans: all cuts of the best shape, then fewer."""
+    cut: list[tuple[float, int, list[ParallelPlan]]] = []
+    for index, shape in enumerate(shapes):
+        known = sorted(estimate for estimate, _, _ in cut)[:RUNNERS_UP]
+        if len(known) == RUNNERS_UP and (shape.bound_s > known[-1] or len(cut) >= 2 * most):
+            continue
+        estimate, plans = shape.plans()
+        if plans:
+            cut.append((estimate, index, plans))
+    ranked: list[PricedPlan] = []
+    left = most
+    for _, index, plans in sorted(cut, key=lambda entry: entry[:2]):
+        chosen = plans[: max(1, left // 2)]
+        left -= len(chosen)
+        model, slow = shapes[index].model, shapes[index].model.search.slow
+        priced = [price(plan, model.costs, model.kind, slow) for plan in chosen]
+        ranked += sorted((p for p in priced if fits(p, model.kind)), key=lambda p: p.order)[:1]
+        if left <= 0 and ranked:
+            break
+    return tuple(sorted(ranked, key=lambda p: p.order))
 
 
 def _pipelines(slow: Sequence[float], ranks: int, replicas: int) -> list[tuple[float, ...]]:

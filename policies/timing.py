@@ -10,7 +10,7 @@ from policies.ir.schedule import Schedule
 from policies.ir.timeline import Span, Timeline
 from policies.schedules.catalogue import make_schedule
 from policies.schedules.dependencies import needs, result
-from policies.schedules.validate import Footprint, validate, walk
+from policies.schedules.validate import Footprint, footprint, validate, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,11 @@ def compile_schedule(schedule: Schedule) -> Compiled:
     Raises:
         InvalidSchedule: as `validate`; a deadlock names the cycle of ranks that wait for each other.
     """
-    footprint = validate(schedule)
+    validate(schedule)
+    return _index(schedule)
+
+
+def _index(schedule: Schedule) -> Compiled:
     made: dict[tuple[str, int, int, int], int] = {}
     steps: list[tuple[int, Action, tuple[tuple[int, int], ...]]] = []
     for rank, action in walk(schedule.orders, schedule.stages, schedule.slices):
@@ -45,13 +49,13 @@ def compile_schedule(schedule: Schedule) -> Compiled:
         if done is not None:
             made[done] = len(steps)
         steps.append((rank, action, tuple(inputs)))
-    return Compiled(schedule, tuple(steps), footprint)
+    return Compiled(schedule, tuple(steps), footprint(schedule))
 
 
 @lru_cache(maxsize=512)
 def compiled(name: str, ranks: int, microbatches: int, chunks: int | None = None) -> Compiled:
-    """A named schedule, compiled once."""
-    return compile_schedule(make_schedule(name, ranks, microbatches, chunks=chunks))
+    """A named schedule, compiled once. The generators are tested to be valid, so this is not checked again."""
+    return _index(make_schedule(name, ranks, microbatches, chunks=chunks))
 
 
 def _times(order: Compiled, durations: Durations) -> tuple[list[float], list[float], list[float]]:

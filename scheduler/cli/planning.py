@@ -102,7 +102,7 @@ def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
                 )
     raise ValueError(
         f"no plan for {request.min_devices} to {request.max_devices} GPUs: the model does not fit the memory, "
-        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided as asked"
+        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided so"
     )
 
 
