@@ -37,7 +37,7 @@ class Search:
     offload: bool = False
     precision: str = "float32"
     effort: int = 200
-    blocks: int = 512
+    blocks: int = 256
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Cutter:
         kind: DeviceKind,
         slow: Sequence[float] = (),
         memory: Memory | None = None,
-        most_blocks: int = 512,
+        most_blocks: int = 256,
         polish: int = 300,
     ) -> None:
         self.costs, self.kind, self.slow = costs, kind, tuple(slow)
