@@ -15,7 +15,8 @@ from policies.model.families import family
 from policies.model.profile import LayerProfile, ModelProfile
 from policies.partition.blocks import blocks_of
 from policies.partition.cuts import Cutter
-from policies.planner import Search, best_plans
+from policies.planner import best_plans
+from policies.shapes import Search
 
 SCHEDULES = ("gpipe", "1f1b", "eager-1f1b")
 KIND = DeviceKind("gpu", link=Link(1e-5, 1.2e10), action_s=0.0)

@@ -10,7 +10,9 @@ from policies.cost import LayerCosts
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind, Link
 from policies.partition.cuts import Cutter, uniform
-from policies.planner import Search, best_plans, make_plan, price
+from policies.planner import best_plans
+from policies.pricing import make_plan, price
+from policies.shapes import Search
 from scheduler.cli.profile_file import read_profile
 
 MICROBATCHES = 32

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from policies.cost import MARGIN, LayerCosts, Memory
 from policies.model.device import DeviceKind
-from policies.partition.blocks import Bounds, Floats, blocks_of
+from policies.partition.blocks import Blocks, Bounds, Floats, blocks_of
 from policies.partition.bound import flush_s, period_s
 from policies.partition.dynamic import Combine, Cuts, Dynamic, compute_only, loop, overlapped
 from policies.partition.repartition import improve
+from policies.partition.replicated import Replicated, replicated_cuts
 
 
 def uniform(layers: int, stages: int) -> Bounds:
@@ -74,6 +75,25 @@ class Cutter:
         others.append(even if set(even) <= set(self._allowed) else None)
         return list(dict.fromkeys(bounds for bounds in (best, exact, first, *others) if bounds is not None))
 
+    def replicated(self, devices: int, microbatches: int) -> list[Replicated]:
+        """Cuts with replicas that differ from stage to stage, one for each number of stages; for few devices."""
+        few = blocks_of(self.costs, self.kind, 48)
+        compute = few.time_s[None, :] - few.time_s[:, None] + 2 * self.kind.action_s
+        parameters = few.parameter_bytes[None, :] - few.parameter_bytes[:, None]
+        link = self.kind.link
+
+        def stage_s(replicas: int) -> Floats:
+            if replicas == 1:
+                return compute
+            reduce_s = 2 * (replicas - 1) * (link.latency_s + parameters / (replicas * link.bandwidth_bytes_per_s))
+            table: Floats = compute + replicas * reduce_s / microbatches
+            return table
+
+        def fits(alive: int) -> NDArray[np.bool_]:
+            return self._mask(min(alive, microbatches), few)
+
+        return replicated_cuts(few, devices, stage_s, None if self.kind.memory_bytes is None else fits)
+
     def programme(self, name: str, stages: int, microbatches: int = 1, depth: int = 1) -> Bounds | None:
         """The cut of one dynamic programme: loop (W), compute (heaviest stage), overlapped (max of computing and round
         trips), parameters (most parameters of a stage)."""
@@ -117,11 +137,11 @@ class Cutter:
         """Which [row, column) of blocks fit a device as the k-th stage from the end."""
         alive = min(microbatches, 1 + depth * (k - 1))
         if alive not in self._masks:
-            self._masks[alive] = self._mask(alive)
+            self._masks[alive] = self._mask(alive, self._blocks)
         return self._masks[alive]
 
-    def _mask(self, alive: int) -> NDArray[np.bool_]:
-        costs, memory, starts = self.costs, self._memory, self._blocks.starts
+    def _mask(self, alive: int, blocks: Blocks) -> NDArray[np.bool_]:
+        costs, memory, starts = self.costs, self._memory, blocks.starts
         state = costs.parameter_bytes[starts] * memory.state_per_parameter_byte
         kept = costs.activation_bytes[starts]
         if memory.recompute:
