@@ -36,7 +36,10 @@ EFFORT = 1000
 
 
 class Driver:
-    """after_commit: called with each committed batch's effects; it sends what is to be sent."""
+    """after_commit: called with each committed batch's effects; it sends what is to be sent.
+
+    trouble: why batches are not committed at present, empty when they are.
+    """
 
     def __init__(
         self, state: State, repository: Repository, policy: Policy, settings: CoreSettings,
@@ -45,6 +48,7 @@ class Driver:
         self.state = state
         self.settings = settings
         self.now_us = now_us
+        self.trouble = ""
         self.after_commit: Callable[[Effects], None] = lambda effects: None
         self._repository = repository
         self._policy = policy
@@ -118,8 +122,10 @@ class Driver:
         while True:
             try:
                 await loop.run_in_executor(self._writer, self._repository.commit, out)
+                self.trouble = ""
                 return
             except Unavailable as error:
+                self.trouble = error.message
                 log.warning("database does not take the batch; trying again", error=str(error))
                 await asyncio.sleep(RETRY_S)
 

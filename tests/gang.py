@@ -1,14 +1,16 @@
 """Real gangs for tests: plans, specs, and runs of tiny jobs under real shims."""
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shims import ShimFactory
+
 from policies.ir.plan import ParallelPlan, StagePlan
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
-from shims import ShimFactory
 from worker.launcher import Launched
 
 JOBS = Path(__file__).parent / "jobs"
@@ -27,7 +29,7 @@ def plan(
     replicas = len(shares)
     stages = tuple(
         StagePlan(first, stop, tuple(range(i * replicas, (i + 1) * replicas)), shares)
-        for i, (first, stop) in enumerate(zip(bounds, bounds[1:], strict=False))
+        for i, (first, stop) in enumerate(itertools.pairwise(bounds))
     )
     return ParallelPlan(stages, microbatches, size, schedule, precision)
 

@@ -8,6 +8,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from scheduler.protocol.messages import Cause
 from scheduler.protocol.spec import JobSpec
 from worker.errors import Ended, one_line
@@ -57,7 +59,8 @@ def user_exception(error: BaseException, what: str) -> Ended:
     """The end for an exception in the user's code: traceback to the log, one line up."""
     traceback.print_exception(error)
     sys.stderr.flush()
-    return Ended(Cause.USER_EXCEPTION, f"{what} {one_line(error)}")
+    memory = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return Ended(Cause.OUT_OF_MEMORY if memory else Cause.USER_EXCEPTION, f"{what} {one_line(error)}")
 
 
 def _function(spec: JobSpec) -> Any:

@@ -153,7 +153,7 @@ def start_shim(folder: Path) -> subprocess.Popen[bytes]:
     """A shim as an agent starts it: a session of its own, output to shim.log."""
     spec = msgspec.json.decode((folder / "spec.json").read_bytes(), type=AttemptSpec)
     with open(folder / "shim.log", "ab") as log:
-        return subprocess.Popen(  # noqa: S603  (our own command line)
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder)],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -19,7 +19,7 @@ from worker.checkpoint.loader import Loaded, Loader, candidates
 from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.saver import Saver
 from worker.control import Control
-from worker.errors import Ended, one_line
+from worker.errors import Ended
 from worker.generation import Generation, dtype_of, own_layers
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
@@ -58,9 +58,6 @@ def _guarded(control: Control) -> Ended:
         return _train(control)
     except Ended as end:
         return end
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        entrypoint.user_exception(error, "")
-        return Ended(Cause.OUT_OF_MEMORY, one_line(error))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
         return Ended(Cause.USER_EXCEPTION, f"the user's code called sys.exit({error.code!r})", code or 1)

@@ -1,5 +1,6 @@
 """A probe: measures each layer on one device, one layer at a time, so that the model itself need not fit."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -96,12 +97,12 @@ def _measure(
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    for _ in range(1 + REPEATS):
+    counting = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    for repeat in range(1 + REPEATS):
         if isinstance(inputs, Tensor) and inputs.is_floating_point():
             inputs = inputs.detach().requires_grad_()
-        kept.clear()
         started = _now(device)
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        with counting if repeat == 0 else contextlib.nullcontext():
             output = layer.module(inputs)
             check_output(layer, output)
             root = output if loss is None else loss(output)

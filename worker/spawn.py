@@ -65,6 +65,7 @@ def start_member(target: Target, folder: Path, log: int) -> tuple[int, socket.so
         _close_all_but({theirs.fileno()})
         os.environ.clear()
         os.environ.update(variables)
+        processes.rename(f"jct {target.job}.{target.attempt}/{target.member}")
         if cold:
             # -P: a user's scheduler.py in the work directory must not shadow ours.
             theirs.set_inheritable(True)
@@ -76,7 +77,7 @@ def start_member(target: Target, folder: Path, log: int) -> tuple[int, socket.so
 
         return member.main(theirs)
 
-    pid = _fork(child)
+    pid = _fork(child, signal.Signals[target.spec.job.signal])
     theirs.close()
     return pid, ours
 
@@ -110,14 +111,20 @@ def start_store(host: str) -> tuple[int, str]:
     return pid, f"{host}:{port}"
 
 
-def _fork(child: Callable[[], int]) -> int:
-    """Run `child` in a session of its own that dies with the shim. It never returns into the shim's code."""
+def _fork(child: Callable[[], int], ignored: signal.Signals | None = None) -> int:
+    """Run `child` in a session of its own that dies with the shim. It never returns into the shim's code.
+
+    ignored: a signal that must not kill it before it has set a handler, over an exec too.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     gc.freeze()
     parent = os.getpid()
+    # No signal may find the child half-way: with the shim's handlers, or with none.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     pid = os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return pid
     code = 70
     try:
@@ -126,6 +133,9 @@ def _fork(child: Callable[[], int]) -> int:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        if ignored is not None:
+            signal.signal(ignored, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = child()
         sys.stdout.flush()
         sys.stderr.flush()

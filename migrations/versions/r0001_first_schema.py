@@ -77,6 +77,7 @@ def upgrade() -> None:
         sa.Column("preemptions", sa.Integer(), nullable=False),
         sa.Column("retry_at_us", sa.BigInteger(), nullable=False),
         sa.Column("avoid", sa.JSON(), nullable=False),
+        sa.Column("avoid_until_us", sa.BigInteger(), nullable=False),
         sa.Column("microbatch_size", sa.Integer(), nullable=True),
         sa.Column("total_steps", sa.BigInteger(), nullable=True),
         sa.Column("global_batch", sa.BigInteger(), nullable=True),

@@ -11,15 +11,12 @@ from policies.model.device import DeviceKind
 PROBE_S = 60.0
 """The longest a probe takes."""
 
-STOP_S = 10.0
-"""What saving and stopping usually takes."""
-
 
 @dataclass
 class Ledger:
     """Made from a snapshot, changed by one pass.
 
-    taken: devices given away in this pass. kept: (job, priority, device kind, count) of free devices that wait for a
+    taken: devices given away in this pass. kept: (job, priority, device kind, count) of devices that wait for a
     job which cannot start yet. victims: jobs preempted in this pass.
     """
 
@@ -31,6 +28,10 @@ class Ledger:
     @cached_property
     def jobs(self) -> dict[int, JobView]:
         return {job.id: job for job in self.snapshot.jobs}
+
+    @cached_property
+    def stopping(self) -> frozenset[int]:
+        return frozenset(job.id for job in self.snapshot.jobs if job.state == JobState.STOPPING)
 
     @cached_property
     def kinds(self) -> dict[str, DeviceKind]:
@@ -51,12 +52,16 @@ class Ledger:
         return sum(device.kind == kind and device.node not in avoid for device in self.snapshot.devices)
 
     def free(self, job: JobView, kind: str) -> list[DeviceView]:
-        """Free devices of a kind that the job could use, whether or not they are kept for another."""
+        """Devices of a kind that the job could use, whether or not they are kept for another.
+
+        Those of a stopping job count: they are promised, so that jobs which wait for the end of a gang share all of
+        its devices and not just those that happen to come free first.
+        """
         return [
             device
             for device in self.snapshot.devices
             if device.kind == kind
-            and device.holder is None
+            and (device.holder is None or device.holder in self.stopping)
             and device.promised is None
             and device.id not in self.taken
             and device.node not in job.avoid
@@ -69,19 +74,6 @@ class Ledger:
             for owner, priority, of, count in self.kept
             if of == kind and owner != job.id and priority >= job.priority
         )
-
-    def coming(self, job: JobView, kind: str) -> list[DeviceView]:
-        """Devices of stopping jobs that are promised to nobody yet."""
-        return [
-            device
-            for device in self.snapshot.devices
-            if device.kind == kind
-            and device.holder is not None
-            and device.promised is None
-            and device.id not in self.taken
-            and device.node not in job.avoid
-            and self.jobs[device.holder].state == JobState.STOPPING
-        ]
 
     def held(self, holder: int, job: JobView, kind: str) -> list[DeviceView]:
         """Devices of a running job that another could use."""
@@ -96,9 +88,7 @@ class Ledger:
         ]
 
     def seconds_left(self, job: JobView) -> float | None:
-        """Until a running or stopping job ends; None where it cannot be estimated."""
-        if job.state == JobState.STOPPING:
-            return STOP_S
+        """Until a running job ends; None where it cannot be estimated."""
         if job.plan is None:
             return PROBE_S
         kind = next((device.kind for device in self.snapshot.devices if device.holder == job.id), None)
@@ -115,7 +105,7 @@ class Ledger:
         """
         ends = list(starting)
         for other in self.snapshot.jobs:
-            devices = len(self.held(other.id, job, kind)) if other.state != JobState.PENDING else 0
+            devices = len(self.held(other.id, job, kind)) if other.state == JobState.RUNNING else 0
             left = self.seconds_left(other) if devices else None
             if left is not None:
                 ends.append((left, devices))

@@ -183,8 +183,6 @@ class _Pass:
         if kind not in self.reservations:
             start_in_s, left_over = self.ledger.free_in_s(job, kind, needed - room, self._ends(kind, optimistic=True))
             self.reservations[kind] = Reservation(job, start_in_s, min(room, left_over))
-        if room < needed <= room + len(self.ledger.coming(job, kind)):
-            self.ledger.kept.append((job.id, job.priority, kind, room))
         self.blocked.append((job, kind, needed))
 
     def _ends(self, kind: str, *, optimistic: bool = False) -> list[tuple[float, int]]:
@@ -213,7 +211,7 @@ class _Pass:
     def _preempt(self, job: JobView, kind: str, needed: int, seconds: float) -> list[DeviceView]:
         """Choose victims so that `needed` devices are there; their devices, or none where that cannot be."""
         room = max(0, self._room(job, kind))
-        if room + len(self.ledger.coming(job, kind)) >= needed or not self._may_pass(job, kind, needed, seconds):
+        if room >= needed or not self._may_pass(job, kind, needed, seconds):
             return []
         candidates = [
             Candidate(other.id, devices, (other.priority, -other.submitted_us))

@@ -52,13 +52,8 @@ def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
 
 def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_s: float | None) -> Wait:
     """The reason of a job that would fit the cluster, but not what this pass leaves for it."""
-    total, free, coming = ledger.total(kind, job.avoid), len(ledger.free(job, kind)), ledger.coming(job, kind)
+    total, free = ledger.total(kind, job.avoid), len(ledger.free(job, kind))
     what = f"It needs {needed} of {total} {kind} devices"
-    room = max(0, free - ledger.kept_from(job, kind))
-    if room < needed <= room + len(coming):
-        holders = sorted({device.holder for device in coming if device.holder is not None})
-        stopping = f"{numbers(holders)} {'is' if len(holders) == 1 else 'are'} stopping"
-        return Wait(job.id, "WaitingForPreemption", f"{what}; {stopping} and will free {len(coming)}.", start_in_s)
     if free >= needed:
         text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."
         return Wait(job.id, "Priority", text, start_in_s)

@@ -11,6 +11,7 @@ from scheduler.api.answers import MAX_LIMIT, JobId, Plain, Strict, answer
 from scheduler.api.cluster import Cluster
 from scheduler.api.paging import from_cursor, page
 from scheduler.api.shapes import JobPage, JobView
+from scheduler.api.times import rfc3339
 from scheduler.api.views import Moment, job_summary, job_view
 from scheduler.core.entities import JobState
 from scheduler.core.errors import Code, JctError
@@ -93,12 +94,14 @@ async def list_jobs(query: Annotated[Listing, Query()], cluster: ClusterDep, tok
     before = from_cursor(query.cursor) if query.cursor is not None else None
     own = team_seen(token)
     if own is not None and query.team not in (None, own):
-        return answer(JobPage(jobs=[], next=None))
+        return answer(JobPage(now=rfc3339(cluster.now_us()), jobs=[], next=None))
     stories, following = await page(
         cluster, team=own or query.team, states=query.state, with_ended=query.all, before=before, limit=query.limit
     )
     moment = Moment.of(cluster.state, cluster.now_us())
-    return answer(JobPage(jobs=[job_summary(story, moment) for story in stories], next=following))
+    return answer(
+        JobPage(now=rfc3339(moment.now_us), jobs=[job_summary(story, moment) for story in stories], next=following)
+    )
 
 
 @router.get("/{id}", response_model=JobView)

@@ -32,7 +32,7 @@ async def page(
     """Jobs with id < before, and the cursor of the next page. states: empty for all that with_ended allows."""
     ended = [state for state in states if state in ENDED_STATES]
     wants_ended = bool(ended) if states else with_ended
-    found = {story.job.id: story for story in _live(cluster, team, states, before)}
+    found = {story.job.id: story for story in _in_memory(cluster, team, states, before, wants_ended)}
     if wants_ended:
         for story in await cluster.past_jobs(before, limit + 1, team, ended):
             found.setdefault(story.job.id, story)
@@ -41,16 +41,18 @@ async def page(
     return [found[id] for id in ids[:limit]], following
 
 
-def _live(cluster: Cluster, team: str | None, states: Sequence[str], before: int | None) -> list[Story]:
-    """Jobs that are not DONE are all in memory; those that are, the database has."""
+def _in_memory(
+    cluster: Cluster, team: str | None, states: Sequence[str], before: int | None, wants_ended: bool
+) -> list[Story]:
+    """Jobs that are not DONE are all in memory; a job that has just ended is there before the database has its end."""
     state = cluster.state
     stories = [
         story_of(state, job)
         for job in state.jobs.values()
-        if job.state is not JobState.DONE
+        if (wants_ended or job.state is not JobState.DONE)
         and (before is None or job.id < before)
         and team in (None, job.spec.team)
-    ]  # fmt: skip
+    ]
     if not states:
         return stories
     return [x for x in stories if shown_state(x.job, x.attempts, state.progress.get(x.job.id)) in states]

@@ -114,8 +114,9 @@ class AttemptView(TypedDict):
 
 
 class JobView(JobSummary):
-    """All that is known of one job."""
+    """All that is known of one job. now: the daemon's clock."""
 
+    now: str
     labels: dict[str, str]
     note: str
     entrypoint: str
@@ -166,8 +167,9 @@ class EventView(TypedDict):
 
 
 class JobPage(TypedDict):
-    """next: the cursor of the page after this one, null at the end."""
+    """now: the daemon's clock. next: the cursor of the page after this one, null at the end."""
 
+    now: str
     jobs: list[JobSummary]
     next: str | None
 

@@ -115,6 +115,7 @@ def job_view(story: Story, moment: Moment) -> JobView:
     cut = ledger(job, story.attempts, moment.now_us)
     return JobView(
         **job_summary(story, moment),
+        now=rfc3339(moment.now_us),
         labels=spec.labels,
         note=spec.note,
         entrypoint=spec.entrypoint,

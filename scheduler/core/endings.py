@@ -137,7 +137,8 @@ def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, 
     if attempt.state is AttemptState.GATHERING:
         _drop_gathered(turn, attempt)
     data = {"cause": str(cause), "step": ended.last_step}
-    turn.note("AttemptEnded", f"{cause}: {message}", job=job.id, attempt=attempt.number, data=data)
+    text = f"{cause}: {message}" if message else str(cause)
+    turn.note("AttemptEnded", text, job=job.id, attempt=attempt.number, data=data)
     _move_on(turn, job, ended, cause, message, guilty)
 
 

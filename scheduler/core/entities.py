@@ -93,7 +93,8 @@ class Job:
     """One submission, one id for life.
 
     last_attempt: number of the newest attempt, 0 before the first. microbatch_size: pinned by the first training
-    plan (numerics: exact). avoid: nodes that failed to start it, for a while. reason: code and sentence of why it waits or how it ended. saved_step: newest checkpoint.
+    plan (numerics: exact). avoid: nodes that failed to start it, for a while. reason: code and sentence of why it
+    waits or how it ended. saved_step: newest checkpoint.
     """
 
     id: int

@@ -112,10 +112,16 @@ def _commit(turn: Turn, start: Start, victims: list[Preempt], nonce: str) -> Non
         node = state.devices[device].node
         turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
         _lease(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
-    shape = f"{start.plan.shape} on {len(start.devices)}" if start.plan is not None else "probe on 1"
     data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
-    turn.note("Placed", f"{shape} device(s)", job=job.id, attempt=number, data=data)
+    turn.note("Placed", _placed(start), job=job.id, attempt=number, data=data)
     start_if_gathered(turn, job.id, number)
+
+
+def _placed(start: Start) -> str:
+    if start.plan is None:
+        return "a probe on 1 device"
+    plan, count = start.plan, len(start.devices)
+    return f"{len(plan.stages)} stage(s) × {plan.microbatches} micro-batches on {count} device(s)"
 
 
 def _activated(job: Job, start: Start, number: int) -> Job:

@@ -156,8 +156,10 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
     if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING):
         return
     if report.cause in (Cause.FINISHED, Cause.PROBE_DONE):
-        cause = EndCause.FINISHED if report.cause is Cause.FINISHED else EndCause.PROBE_DONE
-        stop_attempt(turn, turn.state.jobs[job.id], cause, grace_s=turn.settings.finish_grace_s, save=False, why=cause)
+        finished = report.cause is Cause.FINISHED
+        cause = EndCause.FINISHED if finished else EndCause.PROBE_DONE
+        why = "the training has finished" if finished else "the probe has measured all layers"
+        stop_attempt(turn, turn.state.jobs[job.id], cause, grace_s=turn.settings.finish_grace_s, save=False, why=why)
     else:
         why = f"member {member.number} on {member.node} ended: {how}"
         stop_attempt(turn, turn.state.jobs[job.id], None, grace_s=turn.settings.blame_s, save=False, why=why)

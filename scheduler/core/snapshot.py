@@ -71,7 +71,8 @@ def _job_view(state: State, job: Job, now: int) -> JobView:
         devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
         plan=generation.plan if generation is not None else None,
         preemptible=attempt is not None and _preemptible(job, attempt, now),
-        avoid=job.avoid if now < job.avoid_until_us else (), retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
+        avoid=job.avoid if now < job.avoid_until_us else (),
+        retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
     )
 
 

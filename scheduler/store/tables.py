@@ -80,6 +80,7 @@ class JobRow(Table, table=True):
     preemptions: int
     retry_at_us: int = _us()
     avoid: list[str] = _json()
+    avoid_until_us: int = _us()
     microbatch_size: int | None
     total_steps: int | None = _us_or_null()
     global_batch: int | None = _us_or_null()

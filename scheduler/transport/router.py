@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 import zmq
@@ -62,7 +63,7 @@ class Router:
         self._context.destroy(linger=0)
 
 
-def _swallow(future: "asyncio.Future[object]") -> None:
+def _swallow(future: "asyncio.Future[Any]") -> None:
     """A peer that went away in between is no error: its silence is noticed elsewhere."""
     if not future.cancelled():
         future.exception()

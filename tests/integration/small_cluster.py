@@ -121,10 +121,10 @@ class SmallCluster:
         self._ask(SetPriority(request=1, job=job, priority=priority, actor=actor))
 
     async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
-        written = self.logs.get((job, attempt, member))
-        if written is None and not self.missing:
+        if (job, attempt, member) not in self.state.members:
             raise JctError(Code.NOT_FOUND, "no such member")
-        if self.missing or written is None:
+        written = self.logs.get((job, attempt, member), b"")
+        if self.missing:
             return Chunk(request=1, offset=0, data=b"", size=0, missing=self.missing)
         start = max(0, len(written) + offset) if offset < 0 else min(offset, len(written))
         return Chunk(request=1, offset=start, data=written[start : start + limit], size=len(written))

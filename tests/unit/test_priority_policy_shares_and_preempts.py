@@ -109,12 +109,19 @@ def test_nobody_is_preempted_by_equal_priority_nor_before_a_checkpoint_nor_in_va
     assert "Job 2 of lower priority may not be stopped yet" in answer.waits[0].text
 
 
-def test_devices_of_a_stopping_job_are_awaited_instead_of_preempting_another() -> None:
+def test_devices_of_a_stopping_job_are_promised_instead_of_preempting_another() -> None:
     a, devs = running(job(1), ("n0d0", "n0d1"), devices())
     b, devs = running(job(2), ("n1d0", "n1d1"), devs)
     answer = decide([replace(a, state=JobState.STOPPING), b, job(3, minimum=2, priority=60)], devs)
     assert answer.preempts == ()
-    assert codes(answer) == {3: "WaitingForPreemption"}
+    assert [(start.job, set(start.devices)) for start in answer.starts] == [(3, {"n0d0", "n0d1"})]
+
+
+def test_jobs_that_wait_for_a_gangs_end_share_all_of_its_devices() -> None:
+    """Although one of its nodes came free first."""
+    ending, devs = running(job(1), ("n1d0", "n1d1"), devices())
+    answer = decide([replace(ending, state=JobState.STOPPING), job(2), job(3)], devs)
+    assert sorted(len(start.devices) for start in answer.starts) == [2, 2]
 
 
 def test_promised_devices_are_not_offered() -> None:

@@ -25,6 +25,10 @@ Publish = Callable[..., Manifest]
 """The pilot's: publish(layers=entries) is the manifest of the saved boundary."""
 
 
+class SaveFailed(Exception):
+    """Ranks could not write their layers; the message says which and why."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Of one save, in the pilot's words. error: "" where it was published."""
@@ -106,9 +110,9 @@ class Saver:
         except Ended as end:
             error, fenced = end.message, end if end.cause is Cause.FENCED else None
         except Exception as raised:
-            if not isinstance(raised, OSError | ValueError):
+            if not isinstance(raised, OSError | SaveFailed):
                 traceback.print_exc()
-            error = one_line(raised)
+            error = str(raised) if isinstance(raised, SaveFailed) else one_line(raised)
         self._outcome = Outcome(step, error, fenced)
 
     def _write(self, copies: list[_Copy]) -> dict[str, Any]:
@@ -130,7 +134,7 @@ class Saver:
                     self._store.write(layerfile.file_name(sha256), data, f"{self._job}.{self._attempt}.{self._rank}")
                 entries[str(copy.layer)] = msgspec.to_builtins(entry)
         except OSError as error:
-            return {"error": f"rank {self._rank}: {error.strerror or error} ({error.filename})"}
+            return {"error": f"rank {self._rank}: {error.strerror or error} in {self._store.root}"}
         return {"entries": entries}
 
     def _has(self, entry: LayerEntry) -> bool:
@@ -145,7 +149,7 @@ class Saver:
         answers = self._meet.gather([f"save/{step}/{rank}" for rank in range(self._size)], SAVE_TIMEOUT_S)
         errors = [answer["error"] for answer in answers if "error" in answer]
         if errors:
-            raise ValueError("; ".join(errors))
+            raise SaveFailed("; ".join(errors))
         entries = {int(layer): entry for answer in answers for layer, entry in answer["entries"].items()}
         made = publish(layers=tuple(msgspec.convert(entries[layer], LayerEntry) for layer in sorted(entries)))
         catalogue.check_fence(self._store, self._job, self._attempt)

@@ -1,0 +1,46 @@
+"""`jct nodes` and `jct gpus`."""
+
+from scheduler.cli.client import Client
+from scheduler.cli.options import Json
+from scheduler.cli.output import print_json
+from scheduler.cli.table import plain_table, print_table, short_duration
+
+
+def nodes(json: Json = False) -> None:
+    """List nodes."""
+    found = Client.from_config().call("GET", "nodes").json()["nodes"]
+    if json:
+        print_json(nodes=found)
+        return
+    titles = ("NODE", "STATE", "DEVICES(free/all)", "HEARD", "ADDRESS")
+    rows = [
+        [
+            node["id"],
+            node["state"],
+            f"{node['free']}/{node['devices']}",
+            f"{short_duration(node['last_seen_s'])} ago" if node["last_seen_s"] is not None else "not yet",
+            node["address"],
+        ]
+        for node in found
+    ]
+    print_table(plain_table(titles, rows), None)
+
+
+def gpus(json: Json = False) -> None:
+    """List devices and who has them."""
+    found = Client.from_config().call("GET", "devices").json()["devices"]
+    if json:
+        print_json(devices=found)
+        return
+    rows = [
+        [
+            device["id"],
+            device["node"],
+            device["kind"],
+            f"{device['memory_bytes'] / 2**30:.0f} GiB" if device["memory_bytes"] is not None else "-",
+            device["state"] + (f": {device['reason']}" if device["reason"] else ""),
+            f"job {device['job']}" if device["job"] is not None else "-",
+        ]
+        for device in found
+    ]
+    print_table(plain_table(("DEVICE", "NODE", "KIND", "MEMORY", "STATE", "HELD BY"), rows), None)

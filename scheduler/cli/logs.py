@@ -1,0 +1,120 @@
+"""`jct logs`: what the job's processes wrote, byte for byte; a label per rank only where there are several."""
+
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli.client import Answer, Client
+from scheduler.cli.options import Id
+from scheduler.cli.output import say
+from scheduler.cli.wait import patiently
+from scheduler.core.errors import Code, JctError
+
+POLL_S = 0.5
+
+
+@dataclass
+class Source:
+    """One member's log: how far it was read, and what is held back of a line that has not ended."""
+
+    member: int
+    label: bytes
+    offset: int = 0
+    tail: int | None = None
+    rest: bytes = b""
+    over: bool = False
+
+
+def logs(
+    id: Id,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last N lines.")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only this rank.")] = None,
+    attempt: Annotated[int | None, typer.Option(min=1, help="This attempt; the newest by default.")] = None,
+) -> None:
+    """Print a job's logs."""
+    client = Client.from_config()
+    job = client.job(id)
+    while follow and not job["attempts"] and job["result"] is None:
+        time.sleep(POLL_S)
+        job = patiently(lambda: client.job(id))
+    if not job["attempts"]:
+        raise JctError(Code.NOT_FOUND, f"job {id} has not started, so it has no log", hint="`jct logs -f` waits for it")
+    number = attempt or job["attempts"][-1]["attempt"]
+    _attempt(client, id, _sources(job, number, rank, tail), number, follow)
+    while follow and attempt is None and (newer := _newer(client, id, number)) is not None:
+        number += 1
+        _attempt(client, id, _sources(newer, number, rank, None), number, follow)
+
+
+def _newer(client: Client, id: int, number: int) -> dict[str, Any] | None:
+    """The job once it has an attempt after this one; None where it ends without."""
+    while True:
+        job: dict[str, Any] = patiently(lambda: client.job(id))
+        if job["attempts"][-1]["attempt"] > number:
+            return job
+        if job["result"] is not None:
+            return None
+        time.sleep(POLL_S)
+
+
+def _sources(job: dict[str, Any], number: int, rank: int | None, tail: int | None) -> list[Source]:
+    attempt = next((item for item in job["attempts"] if item["attempt"] == number), None)
+    if attempt is None:
+        raise JctError(Code.NOT_FOUND, f"job {job['id']} has no attempt {number}")
+    members = [member for member in attempt["members"] if rank is None or member["rank"] == rank]
+    if not members:
+        raise JctError(Code.NOT_FOUND, f"attempt {number} has no rank {rank}; it has {len(attempt['members'])} ranks")
+    several = len(members) > 1
+    return [
+        Source(member["member"], b"[rank %d] " % (member["rank"] or 0) if several else b"", tail=tail)
+        for member in members
+    ]
+
+
+def _attempt(client: Client, id: int, sources: list[Source], number: int, follow: bool) -> None:
+    """All of it, rank by rank; with follow, in rounds until every process and its descendants are gone."""
+    while True:
+        quiet = True
+        for source in sources:
+            while not source.over and _piece(client, id, source, number, follow):
+                quiet = False
+        sys.stdout.buffer.flush()
+        if all(source.over for source in sources):
+            return
+        if quiet:
+            time.sleep(POLL_S)
+
+
+def _piece(client: Client, id: int, source: Source, number: int, follow: bool) -> bool:
+    """Print the next piece; whether there was one."""
+    query = {"attempt": number, "member": source.member}
+    query |= {"offset": source.offset} if source.tail is None else {"tail": source.tail}
+    ask = partial(client.call, "GET", f"jobs/{id}/logs", query)
+    answer: Answer = patiently(ask) if follow else ask()
+    first = int(answer.headers["x-log-offset"])
+    if source.tail is None and first > source.offset:
+        say(f"jct: {first - source.offset} bytes of member {source.member}'s log are gone: it had reached its cap")
+    source.offset, source.tail = first + len(answer.data), None
+    source.over = source.offset >= int(answer.headers["x-log-size"]) and (
+        not follow or answer.headers["x-log-open"] == "false"
+    )
+    _write(source, answer.data)
+    return bool(answer.data)
+
+
+def _write(source: Source, data: bytes) -> None:
+    """Without a label the bytes as they are; with one, whole lines."""
+    out = sys.stdout.buffer
+    if not source.label:
+        out.write(data)
+        return
+    *lines, source.rest = (source.rest + data).split(b"\n")
+    for line in lines:
+        out.write(source.label + line + b"\n")
+    if source.over and source.rest:
+        out.write(source.label + source.rest + b"\n")

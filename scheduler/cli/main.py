@@ -1,0 +1,129 @@
+"""`jct`: finds the command's module and loads only that, so that every call feels instant."""
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler.cli import exits
+from scheduler.core.errors import JctError
+
+Entry = tuple[str, str, str]
+
+COMMANDS: dict[str, Entry] = {
+    "up": ("start", "up", "Start a daemon and an agent on this machine."),
+    "demo": ("start", "demo", "Run three real trainings, a preemption and a resume."),
+    "submit": ("submit", "submit", "Submit a job file."),
+    "ls": ("queue", "ls", "List jobs."),
+    "show": ("show", "show", "Show all that is known of a job."),
+    "logs": ("logs", "logs", "Print a job's logs, byte for byte."),
+    "events": ("story", "events", "Tell what happened, to a job or to the cluster."),
+    "wait": ("wait", "wait", "Wait for jobs to end, and exit as they did."),
+    "cancel": ("act", "cancel", "Cancel jobs, in whatever state they are."),
+    "hold": ("act", "hold", "Keep jobs from running."),
+    "release": ("act", "release", "Let held jobs run."),
+    "update": ("act", "update", "Change a job's priority."),
+    "nodes": ("inventory", "nodes", "List nodes."),
+    "gpus": ("inventory", "gpus", "List devices and who has them."),
+    "version": ("version", "version", "Print the version."),
+}
+ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of one call. A reader that has gone away is no error worth a word."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _dispatch(list(arguments))
+        sys.stdout.flush()
+    except (BrokenPipeError, _ReaderGone):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.BROKEN_PIPE
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in {"--help", "-h", "help"}:
+        print(help_text())
+        return exits.OK
+    name = "version" if name == "--version" else ALIASES.get(name, name)
+    if name not in COMMANDS:
+        return _unknown(name)
+    try:
+        return _invoke(name, arguments[1:])
+    except JctError as error:
+        from scheduler.cli.output import print_error
+
+        print_error(error)
+        return exits.OF_CODE[error.code]
+
+
+class _ReaderGone(Exception):
+    """A broken pipe, under a name that typer does not turn into an exit code of its own."""
+
+
+def _guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def run_it(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
+    return run_it
+
+
+def _invoke(name: str, arguments: list[str]) -> int:
+    import typer
+
+    module, function, _ = COMMANDS[name]
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    command: Callable[..., Any] = getattr(importlib.import_module(f"scheduler.cli.{module}"), function)
+    app.command(name)(_guarded(command))
+    usage_error: Any = typer.BadParameter.__base__
+    try:
+        return int(app(args=arguments, prog_name=f"jct {name}", standalone_mode=False) or 0)
+    except usage_error as error:
+        error.show()
+        return exits.BAD_USAGE
+    except typer.Abort:
+        return exits.INTERRUPTED
+
+
+def _unknown(name: str) -> int:
+    import difflib
+
+    near = difflib.get_close_matches(name, [*COMMANDS, *ALIASES], 1)
+    hint = f"did you mean `jct {near[0]}`?" if near else "`jct --help` lists the commands"
+    print(f"jct: there is no command {name!r}\n  {hint}", file=sys.stderr)
+    return exits.BAD_USAGE
+
+
+def help_text() -> str:
+    wide = max(map(len, COMMANDS))
+    lines = [f"  {name:<{wide}}  {text}" for name, (_, _, text) in COMMANDS.items()]
+    aliases = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items())
+    return "\n".join(
+        [
+            "Usage: jct COMMAND [OPTIONS]",
+            "",
+            "A cluster scheduler for pipeline-parallel training.",
+            "",
+            *lines,
+            "",
+            f"Also: {aliases}.",
+            "`jct COMMAND --help` tells more. JCT_URL and JCT_TOKEN say where jctd is and who you are.",
+        ]
+    )

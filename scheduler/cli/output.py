@@ -1,0 +1,68 @@
+"""How the CLI speaks: data on stdout, talk on stderr, nothing that could move a terminal's cursor."""
+
+import json
+import os
+import sys
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+from scheduler.core.errors import BadSpec, JctError
+
+JSON_VERSION = "v1"
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_JOINERS = "\u200c\u200d"
+
+
+def visible(text: str) -> str:
+    """Control characters, escapes and bidirectional marks as `\\x1b`; joiners of letters and emoji stay."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char.encode("unicode_escape").decode()
+        if unicodedata.category(char) in _HIDDEN and char not in _JOINERS
+        else char
+        for char in text
+    )
+
+
+def print_json(**data: Any) -> None:
+    print(json.dumps({"apiVersion": JSON_VERSION, **data}, indent=2, ensure_ascii=False))
+
+
+def say(text: str) -> None:
+    """To the person, not into the data."""
+    print(text, file=sys.stderr)
+
+
+def print_error(error: JctError) -> None:
+    """What, why, what to do, and the request to quote."""
+    problems = error.problems if isinstance(error, BadSpec) else [error]
+    for problem in problems:
+        say(f"jct: {visible(problem.message)}" + (f"\n  {visible(problem.hint)}" if problem.hint else ""))
+    if request_id := getattr(error, "request_id", None):
+        say(f"  (request {visible(str(request_id))})")
+
+
+def parse_time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def local_time(text: str | None) -> str:
+    """For people: this machine's zone, named."""
+    return parse_time(text).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if text else "-"
+
+
+def age_s(since: str, now: str) -> float:
+    return (parse_time(now) - parse_time(since)).total_seconds()
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where output is no terminal, and nothing need be cut."""
+    if not sys.stdout.isatty():
+        return None
+    return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.stdout.fileno()).columns

@@ -1,0 +1,119 @@
+"""`jct show`: all that is known of one job, for a person to read."""
+
+from typing import Any
+
+from scheduler.cli.client import Client
+from scheduler.cli.options import Id, Json
+from scheduler.cli.output import local_time, print_json, visible
+from scheduler.cli.table import plain_table, print_table
+from scheduler.durations import format_duration
+
+
+def show(id: Id, json: Json = False) -> None:
+    """Show all that is known of a job."""
+    job = Client.from_config().job(id)
+    if json:
+        print_json(job=job)
+        return
+    for title, value in facts(job):
+        print(f"{title:<14}{visible(value)}")
+    if job["attempts"]:
+        print()
+        print_table(plain_table(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]]), None)
+
+
+def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
+    """Titles and values; what is unknown is left out."""
+    gpus, plan, validation = job["gpus"], job["plan"], job["validation"]
+    lines: list[tuple[str, str | None]] = [
+        ("Job", f"{job['id']} {job['name']}"),
+        ("Team, user", f"{job['team']}, {job['user']}"),
+        ("State", job["state"]),
+        ("Reason", f"{job['reason']['code']}: {job['reason']['text']}" if job["reason"] else None),
+        ("Ended by", job["ended_by"]),
+        ("Exit", _exit(job)),
+        ("Priority", str(job["priority"])),
+        ("GPUs", f"{gpus['have']} of {gpus['min']} to {gpus['max']}"),
+        ("Pipeline", _plan(plan) if plan else None),
+        ("Step", _of(job["step"], job["total_steps"])),
+        ("Loss", _number(job["loss"])),
+        ("Validation", _validation(validation)),
+        ("Checkpoint", f"step {job['checkpoint_step']}" if job["checkpoint_step"] is not None else None),
+        ("Finish", _eta(job["eta"])),
+        ("Submitted", local_time(job["submitted"])),
+        ("Ended", local_time(job["ended"]) if job["ended"] else None),
+        ("Time", _ledger(job["ledger"])),
+        ("Counted", f"{job['preemptions']} preemptions, {job['failures']} failures, {job['faults']} faults"),
+        ("Entry point", f"{job['entrypoint']} in {job['workdir']}"),
+        ("Note", job["note"] or None),
+    ]
+    return [(title, value) for title, value in lines if value is not None]
+
+
+def _exit(job: dict[str, Any]) -> str | None:
+    if job["signal"] is not None:
+        return f"signal {job['signal']}"
+    return str(job["exit_code"]) if job["exit_code"] is not None else None
+
+
+def _plan(plan: dict[str, Any]) -> str:
+    wide = f", {plan['replicas']} replicas" if plan["replicas"] > 1 else ""
+    return (
+        f"{plan['stages']} stages × {plan['micro_batches']} micro-batches of {plan['micro_batch_size']} samples"
+        f"{wide}, {plan['schedule']}"
+    )
+
+
+def _of(step: int | None, total: int | None) -> str | None:
+    if step is None:
+        return None
+    return f"{step} of {total}" if total else str(step)
+
+
+def _number(value: float | None) -> str | None:
+    return f"{value:.4f}" if value is not None else None
+
+
+def _validation(validation: dict[str, Any]) -> str | None:
+    first, last = _number(validation["first_loss"]), _number(validation["last_loss"])
+    return f"{first} first, {last} last" if first and last else first or last
+
+
+def _eta(eta: dict[str, Any] | None) -> str | None:
+    if eta is None:
+        return None
+    if eta["start"]:
+        return f"starts about {local_time(eta['start'])}"
+    return f"between {local_time(eta['finish_earliest'])} and {local_time(eta['finish_latest'])}"
+
+
+def _ledger(ledger: dict[str, float]) -> str:
+    parts = [
+        ("queueing", "queueing_s"),
+        ("start-up", "startup_s"),
+        ("training", "training_s"),
+        ("clean-up", "cleanup_s"),
+    ]
+    said = " + ".join(f"{name} {ledger[key]:.1f} s" for name, key in parts)
+    return f"{said} = {ledger['total_s']:.1f} s ({format_duration(ledger['total_s'])})"
+
+
+_ATTEMPT_TITLES = ("ATTEMPT", "KIND", "STATE", "CAUSE", "STAGES", "FROM", "TO", "STARTED", "NODES", "MESSAGE")
+
+
+def _attempt_row(attempt: dict[str, Any]) -> list[str]:
+    def text(value: Any) -> str:
+        return "-" if value is None else str(value)
+
+    return [
+        text(attempt["attempt"]),
+        attempt["kind"],
+        attempt["state"],
+        text(attempt["cause"]),
+        text(attempt["stages"]),
+        text(attempt["resumed_step"]),
+        text(attempt["last_step"]),
+        local_time(attempt["starting"]),
+        ",".join(attempt["nodes"]),
+        attempt["message"],
+    ]

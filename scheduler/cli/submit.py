@@ -1,0 +1,103 @@
+"""`jct submit`: the job file, flags that beat it, and what only this machine can see."""
+
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli.client import Client
+from scheduler.cli.digest import key_of
+from scheduler.cli.options import Json
+from scheduler.cli.output import print_json, say, visible
+from scheduler.cli.wait import until_ended
+from scheduler.core.errors import Code, JctError
+from scheduler.jobfile.read import read_text
+
+TRIES = 4
+PAUSE_S = 0.5
+
+
+def submit(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML or JSON job file; - for standard input.")],
+    name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
+    team: Annotated[str | None, typer.Option(envvar="JCT_TEAM", help="The team it belongs to.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="How many: N, or MIN-MAX.")] = None,
+    note: Annotated[str | None, typer.Option(help="A word to yourself.")] = None,
+    parsable: Annotated[bool, typer.Option("-q", "--parsable", help="Print the id alone.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit as it did.")] = False,
+    json: Json = False,
+) -> int:
+    """Submit a job file. Flags beat the file."""
+    document, folder = _read(file)
+    flags = {"name": name, "team": team, "priority": priority, "gpus": _gpus(gpus), "note": note}
+    document |= {key: value for key, value in flags.items() if value is not None}
+    _resolve_paths(document, folder)
+    client = Client.from_config()
+    job = _send(client, {"job": document, **_spec_key(document)})
+    if json and not wait:
+        print_json(job=job)
+    elif parsable:
+        print(job["id"], flush=True)
+    else:
+        print(f"Submitted job {job['id']}: {visible(job['name'])}", flush=True)
+    return until_ended(client, [job["id"]], json=json) if wait else 0
+
+
+def _read(file: str) -> tuple[dict[str, Any], Path]:
+    """The document, and the folder that its paths start from."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise JctError(Code.BAD_SPEC, f"{file} is no text in UTF-8") from None
+    except OSError as error:
+        raise JctError(Code.BAD_SPEC, f"cannot read {file}: {error.strerror}") from None
+    return read_text(text), Path.cwd() if file == "-" else Path(file).resolve().parent
+
+
+def _gpus(text: str | None) -> Any:
+    if text is None:
+        return None
+    low, dash, high = text.partition("-")
+    if not low.isdecimal() or (dash and not high.isdecimal()):
+        raise JctError(Code.BAD_SPEC, f"--gpus {text!r} is neither N nor MIN-MAX", field="gpus")
+    return {"min": int(low), "max": int(high)} if dash else int(low)
+
+
+def _resolve_paths(document: dict[str, Any], folder: Path) -> None:
+    """Relative paths mean the job file's folder; where `workdir` is left out, it is that folder."""
+    workdir = document.get("workdir", ".")
+    if isinstance(workdir, str):
+        document["workdir"] = str((folder / Path(workdir).expanduser()).resolve())
+    checkpoint = document.get("checkpoint")
+    if isinstance(checkpoint, dict) and isinstance(checkpoint.get("dir"), str):
+        document["checkpoint"] = {**checkpoint, "dir": str((folder / Path(checkpoint["dir"]).expanduser()).resolve())}
+
+
+def _spec_key(document: dict[str, Any]) -> dict[str, str]:
+    """Refuses what can be seen to fail from here; the rest is for jctd and the worker to judge."""
+    workdir = document["workdir"]
+    if isinstance(workdir, str) and not Path(workdir).is_dir():
+        raise JctError(Code.BAD_SPEC, f"workdir: {workdir} is no folder", field="workdir")
+    if isinstance(workdir, str) and isinstance(document.get("entrypoint"), str):
+        return {"spec_key": key_of(document)}
+    return {}
+
+
+def _send(client: Client, body: dict[str, Any]) -> dict[str, Any]:
+    """Again where the answer was lost: the key makes that the same job."""
+    headers = {"Idempotency-Key": uuid.uuid4().hex}
+    for attempt in range(TRIES):
+        try:
+            return client.call("POST", "jobs", body=body, headers=headers).json()
+        except JctError as error:
+            if error.code not in {Code.UNREACHABLE, Code.BUSY} or attempt == TRIES - 1:
+                raise
+            if error.code is Code.BUSY:
+                say("jct: jctd is busy; trying again")
+            time.sleep(PAUSE_S * 2**attempt)
+    raise AssertionError("unreachable")

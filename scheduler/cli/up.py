@@ -1,0 +1,50 @@
+"""`jct up`: a daemon and one agent on this machine, in the foreground."""
+
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+from types import FrameType
+
+from scheduler.cli import config
+from scheduler.cli.local import LocalCluster
+
+WATCH_S = 0.5
+
+
+def state_folder() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "jctd"
+
+
+def run_up(devices: str | None, state: Path | None, port: int, agents_port: int, node: str | None) -> None:
+    """Until Ctrl-C or SIGTERM. Raises JctError when something does not start or ends by itself."""
+    told = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        told.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    cluster = LocalCluster(state or state_folder(), port, agents_port)
+    try:
+        cluster.start_daemon()
+        _tell(cluster)
+        cluster.start_agent(node or socket.gethostname(), devices)
+        while not told.wait(WATCH_S):
+            cluster.check()
+    finally:
+        cluster.stop()
+    print("stopped. Running jobs go on; `jct up` finds them again.", flush=True)
+
+
+def _tell(cluster: LocalCluster) -> None:
+    """The URL always; the admin token once, on the first start, after which only the CLI's own 0600 file has it."""
+    token = cluster.token()
+    config.save(cluster.url, token)
+    print(f"jctd listens at {cluster.url}; its data is below {cluster.state}", flush=True)
+    if token is not None:
+        (cluster.daemon_folder / "admin-token").unlink()
+        print(f"admin token (shown once; kept for the CLI in {config.config_dir() / 'token'}):\n{token}", flush=True)
+    print("try, in another terminal: jct submit examples/gpt-stdlib.yaml. Ctrl-C ends this.", flush=True)

@@ -1,0 +1,225 @@
+"""`jctd`: puts store, core, policy, agents' socket and REST together and runs them until told to stop."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from policies import registry
+from policies.jct.policy import Policy
+from scheduler.api.app import create_app
+from scheduler.core.effects import Effects
+from scheduler.core.entities import Event
+from scheduler.core.errors import Code, JctError
+from scheduler.core.events import Cancel, Hold, Release, SetPriority, Submit
+from scheduler.core.settings import CoreSettings
+from scheduler.core.state import State
+from scheduler.core.story import Story
+from scheduler.driver import Driver
+from scheduler.protocol.messages import Chunk
+from scheduler.protocol.spec import JobSpec
+from scheduler.settings import DaemonSettings
+from scheduler.store.repository import Repository
+from scheduler.store.tokens import Role, Tokens
+from scheduler.transport.fleet import Fleet
+from scheduler.transport.keys import AllowedAgents, own_pair
+from scheduler.transport.router import Router
+from scheduler.version import VERSION
+
+log = structlog.get_logger()
+
+STOP_S = 4
+EX_FAILED = 1
+
+
+class Daemon:
+    """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
+
+    def __init__(self, driver: Driver, fleet: Fleet, repository: Repository) -> None:
+        self._driver = driver
+        self._fleet = fleet
+        self._history = repository.history
+
+    @property
+    def state(self) -> State:
+        return self._driver.state
+
+    def now_us(self) -> int:
+        return self._driver.now_us()
+
+    def trouble(self) -> str:
+        return self._driver.trouble
+
+    async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
+        return await self._driver.ask(
+            lambda number: Submit(request=number, spec=spec, spec_key=spec_key, user=user, key=key)
+        )
+
+    async def cancel(self, job: int, actor: str, reason: str) -> None:
+        await self._driver.ask(lambda number: Cancel(request=number, job=job, actor=actor, reason=reason))
+
+    async def hold(self, job: int, actor: str) -> None:
+        await self._driver.ask(lambda number: Hold(request=number, job=job, actor=actor))
+
+    async def release(self, job: int, actor: str) -> None:
+        await self._driver.ask(lambda number: Release(request=number, job=job, actor=actor))
+
+    async def set_priority(self, job: int, priority: int, actor: str) -> None:
+        await self._driver.ask(lambda number: SetPriority(request=number, job=job, priority=priority, actor=actor))
+
+    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+        found = self.state.members.get((job, attempt, member))
+        if found is None and (story := await self.story(job)) is not None:
+            members = (m for m in story.members if (m.attempt, m.number) == (attempt, member))
+            found = next(members, None)
+        if found is None:
+            raise JctError(Code.NOT_FOUND, f"job {job} has no member {member} in attempt {attempt}")
+        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit)
+
+    async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
+        return await asyncio.to_thread(self._history.events, job, after, limit)
+
+    async def past_jobs(self, before: int | None, limit: int, team: str | None, results: Sequence[str]) -> list[Story]:
+        return await asyncio.to_thread(self._history.past_jobs, before, limit, team, results)
+
+    async def story(self, job: int) -> Story | None:
+        return await asyncio.to_thread(self._history.story, job)
+
+
+def main() -> None:
+    """Entry point of the console script. Exits 1 with one clear message where it must not start."""
+    settings = _settings()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        policy = registry.find(settings.policy)
+        with contextlib.closing(Repository.open(settings.url)) as repository:
+            asyncio.run(_serve(settings, repository, policy))
+    except (JctError, OSError, ValueError) as error:
+        hint = f"; {error.hint}" if isinstance(error, JctError) and error.hint else ""
+        print(f"jctd: {error}{hint}", file=sys.stderr)
+        sys.exit(EX_FAILED)
+
+
+def _settings() -> DaemonSettings:
+    parser = argparse.ArgumentParser(prog="jctd", description="The central daemon of a jctd cluster.")
+    parser.add_argument("--state", type=Path, required=True, help="folder for database, keys and daemon.json")
+    parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://..., default: a file in --state")
+    parser.add_argument("--host", help="address of the REST API (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port of the REST API (default 7740; 0 lets the system choose)")
+    parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
+    parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
+    parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
+    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
+    if url := given.pop("database_url", None):
+        given["JCT_DATABASE_URL"] = url
+    return DaemonSettings(**given)
+
+
+async def _serve(settings: DaemonSettings, repository: Repository, policy: Policy) -> None:
+    state = repository.load()
+    driver = Driver(state, repository, policy, CoreSettings(), _clock(state))
+    allowed = AllowedAgents(settings.state / "agents")
+    endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
+    router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)
+    fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic)
+    driver.after_commit = partial(_after_commit, fleet)
+    tokens = Tokens(repository)
+    _first_token(settings.state, tokens, driver.now_us())
+    listener = socket.create_server((settings.host, settings.port))
+    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, VERSION))
+    _announce(settings, listener, router.endpoint, state.epoch)
+    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        router.close()
+        log.info("stopped", note="workers go on; they are found again after the next start")
+
+
+def _after_commit(fleet: Fleet, effects: Effects) -> None:
+    fleet.after_commit(effects.refusals)
+
+
+def _clock(state: State) -> "partial[int]":
+    """Wall time at start plus monotonic time since, and never before anything the database has seen."""
+    seen = [job.submitted_us for job in state.jobs.values()]
+    seen += [at for attempt in state.attempts.values() for at in (attempt.created_us, attempt.ended_us or 0)]
+    start_us = max([time.time_ns() // 1000, *(at + 1 for at in seen)])
+    return partial(_elapsed, start_us, time.monotonic_ns())
+
+
+def _elapsed(start_us: int, start_ns: int) -> int:
+    return start_us + (time.monotonic_ns() - start_ns) // 1000
+
+
+def _first_token(folder: Path, tokens: Tokens, now_us: int) -> None:
+    """A new database gets one admin token, which is written where only its owner can read it."""
+    if tokens.all():
+        return
+    secret, _ = tokens.create(name="first", user="admin", team="default", role=Role.ADMIN, now_us=now_us)
+    descriptor = os.open(folder / "admin-token", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w") as file:
+        file.write(secret + "\n")
+
+
+def _announce(settings: DaemonSettings, listener: socket.socket, agents: str, epoch: int) -> None:
+    """daemon.json: where this daemon listens, written once it does."""
+    host, port = listener.getsockname()[:2]
+    facts = {"url": f"http://{host}:{port}", "agents": agents, "pid": os.getpid(), "epoch": epoch, "version": VERSION}
+    file = settings.state / "daemon.json"
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(json.dumps(facts))
+    temporary.replace(file)
+    log.info("listening", **facts)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the daemon stops everything in order, within a few seconds."""
+
+    def __init__(self, app: object) -> None:
+        config = uvicorn.Config(
+            app,  # type: ignore[arg-type]
+            log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=STOP_S, server_header=False,
+        )
+        super().__init__(config)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Priority with preemption on real workers: who must wait is checkpointed, and goes on as if nothing had been."""
+
+from cluster import Cluster
+from gang import Site, curve, plan
+
+
+def test_a_preempted_job_resumes_on_another_stage_count_without_changing_a_bit(cluster: Cluster, site: Site) -> None:
+    arguments = {"steps": 60, "dropout": 0.1}
+    cluster.begin(one="cpu:2", two="cpu:2")
+    low = cluster.submit(
+        arguments={**arguments, "pace_s": 0.01}, checkpoint=True, gpus={"min": 1, "max": 2}, priority=10,
+        parallel={"micro_batch_size": 2},
+    )
+    cluster.until_step(low, 5)
+    blocker = cluster.submit(arguments={"steps": 60, "pace_s": 0.02}, gpus=3, priority=80)
+    urgent = cluster.submit(arguments={"steps": 10}, gpus=4, priority=90, checkpoint=True)
+    ended = cluster.until_state(low, "COMPLETED")
+    assert cluster.until_state(urgent, "COMPLETED")["preemptions"] == 0
+    cluster.until_state(blocker, "COMPLETED")
+    trained = [attempt for attempt in ended["attempts"] if attempt["kind"] == "train"]
+    assert ended["preemptions"] >= 1
+    assert len({attempt["stages"] for attempt in trained}) > 1
+    alone = site.launch(plan((0, 6), microbatches=4, size=2), site.spec(arguments=arguments, directory=None))
+    alone.wait()
+    alone.hang_up()
+    lines = {line["step"]: line for line in cluster.metrics(low) if "loss" in line}
+    assert {step: (line["loss_hex"], line["grad_norm_hex"]) for step, line in lines.items()} == curve(alone)
+
+
+def test_freed_devices_go_to_the_preemptor_and_to_nobody_else(cluster: Cluster) -> None:
+    cluster.begin(one="cpu:2")
+    low = cluster.submit(arguments={"steps": 300}, gpus=2, priority=10, checkpoint=True)
+    cluster.until_step(low, 2)
+    small = cluster.submit(arguments={"steps": 5}, gpus=1, priority=10)
+    high = cluster.submit(arguments={"steps": 5}, gpus=2, priority=90)
+    cluster.until_state(high, "COMPLETED")
+    cluster.until_state(small, "COMPLETED")
+    stops = [event["message"] for event in cluster.events(low) if event["kind"] == "Stopping"]
+    assert sum(f"preempted for job {high}" in message for message in stops) >= 1
+    (ended,) = [event["seq"] for event in cluster.events(high) if event["kind"] == "Ended"]
+    placed = [event for event in cluster.events(small) if event["kind"] == "Placed"]
+    (trained,) = [event["seq"] for event in placed if "probe" not in event["message"]]
+    assert trained > ended
+
+
+def test_the_ledger_of_a_job_that_was_preempted_sums_to_its_whole_time(cluster: Cluster) -> None:
+    cluster.begin(one="cpu:1")
+    low = cluster.submit(arguments={"steps": 60}, gpus=1, priority=10, checkpoint=True)
+    cluster.until_step(low, 2)
+    cluster.until_state(cluster.submit(arguments={"steps": 3}, gpus=1, priority=90), "COMPLETED")
+    ledger = cluster.until_state(low, "COMPLETED")["ledger"]
+    parts = [ledger[name] for name in ("queueing_s", "startup_s", "training_s", "cleanup_s")]
+    assert all(part >= 0 for part in parts)
+    assert round(sum(parts), 6) == ledger["total_s"]

@@ -1,0 +1,1 @@
+"""Data that comes with jctd, or that is on every machine."""
