@@ -5,6 +5,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ class Control:
         self._sent_at = 0.0
         self._lost_at: float | None = None
         self._closing = False
+        self._listener: Callable[[], None] = lambda: None
         self._target: Target | None = None
         while self._target is None:
             self._read()
@@ -53,6 +55,12 @@ class Control:
     def stop(self) -> Stop | None:
         want = self.target.want
         return want if isinstance(want, Stop) else None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this whenever a Target has come, from the control thread, and once now. It replaces an earlier one."""
+        with self._changed:
+            self._listener = listener
+            listener()
 
     def check_start(self) -> None:
         """Before the first step: nothing is lost by ending at once.
@@ -130,6 +138,7 @@ class Control:
                 if ready:
                     self._read()
                     self._changed.notify_all()
+                    self._listener()
                 if self._dirty and time.monotonic() - self._sent_at >= REPORT_INTERVAL_S:
                     self._send()
 

@@ -11,8 +11,10 @@ from policies.ir.action import Action, Kind
 from policies.ir.instruction import Instruction, Op, Program
 from policies.ir.plan import ParallelPlan
 from policies.ir.schedule import Schedule
-from policies.schedules.catalogue import make_schedule
+from policies.schedules.catalogue import FAMILIES, make_schedule
 from policies.schedules.validate import walk
+
+CHUNKED = frozenset(name for name, family in FAMILIES.items() if family.chunks is None)
 
 
 def lower(schedule: Schedule) -> tuple[Program, ...]:
@@ -42,7 +44,8 @@ def orders_for(plan: ParallelPlan) -> tuple[Program, ...]:
     for replica, share in enumerate(shares):
         world = [stage.ranks[replica] for stage in plan.stages]
         ranks = list(dict.fromkeys(world))
-        schedule = make_schedule(plan.schedule, len(ranks), share)
+        chunks = len(world) // len(ranks) if plan.schedule in CHUNKED else None
+        schedule = make_schedule(plan.schedule, len(ranks), share, chunks=chunks)
         if [ranks[rank] for rank in schedule.stage_rank] != world:
             raise ValueError(f"schedule {plan.schedule!r} does not lay {len(world)} stages on ranks {world}")
         offset = sum(shares[:replica])

@@ -63,7 +63,8 @@ async def submit(
     if caller.team_seen not in (None, spec.team):
         await caller.record("submit", f"team {spec.team}", allowed=False)
         raise JctError(Code.NOT_ALLOWED, f"you may submit for team {caller.team_seen!r} only", field="team")
-    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, "")
+    unseen_code = f"below {spec.workdir}"
+    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, unseen_code)
     id = await caller.cluster.submit(spec, key, caller.user, idempotency_key)
     if idempotency_key is not None:
         await _same_as_before(caller, id, spec)
