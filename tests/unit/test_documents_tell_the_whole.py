@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from scheduler.cli import exits
-from scheduler.jobfile.model import JobFile
+from scheduler.jobfile.model import HONOURED_SCHEDULES, JobFile
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -13,6 +13,11 @@ def test_every_field_of_the_job_file_is_documented():
     text = (DOCS / "job-file.md").read_text()
     documented = {name.partition(".")[0] for name in re.findall(r"`([a-zA-Z_.]+)`", text)}
     assert {field.alias or name for name, field in JobFile.model_fields.items()} <= documented
+
+
+def test_every_schedule_that_a_job_may_ask_for_is_documented():
+    text = (DOCS / "job-file.md").read_text()
+    assert [name for name in HONOURED_SCHEDULES if f"`{name}`" not in text] == []
 
 
 def test_every_exit_code_is_documented():
