@@ -1,14 +1,15 @@
 """What is worth saying about a priced plan: its bubble, why it won, what a bigger batch would change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policies.bubbles import Idle, bubble, split_idle
 from policies.cost import Durations, LayerCosts, durations
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
-from policies.planner import PricedPlan
-from policies.timing import Compiled, compiled, step_time_s, timeline
+from policies.pricing import PricedPlan
+from policies.schedules.assign import schedule_of
+from policies.timing import Compiled, compiled, index_schedule, step_time_s, timeline
 
 TARGET = 0.10
 """The bubble that a good plan stays below."""
@@ -30,6 +31,11 @@ def pipeline_of(
     plan: ParallelPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = (), times: int = 1
 ) -> tuple[Compiled, Durations]:
     """The plan's longest pipeline, ready for timing. times: micro-batches as a multiple of the plan's."""
+    if any(stage.shares != plan.stages[0].shares for stage in plan.stages):
+        stages = tuple(replace(s, shares=tuple(share * times for share in s.shares)) for s in plan.stages)
+        whole = replace(plan, stages=stages, microbatches=plan.microbatches * times)
+        padded = (*slow, *[1.0] * plan.world_size)[: plan.world_size] if slow else ()
+        return index_schedule(schedule_of(whole)), durations(costs, plan, kind, padded)
     replicas = len(plan.stages[0].ranks)
     ranks = plan.world_size // replicas
     longest = max(range(replicas), key=lambda j: plan.stages[0].shares[j])

@@ -12,8 +12,10 @@ from policies.model.device import DeviceKind, Link
 from policies.model.families import FAMILIES, family
 from policies.model.profile import ModelProfile
 from policies.partition.cuts import Cutter
-from policies.planner import PricedPlan, Search, price, ranked_plans
+from policies.planner import ranked_plans
+from policies.pricing import PricedPlan, price
 from policies.schedules.catalogue import FAMILIES as SCHEDULES
+from policies.shapes import Search
 from scheduler.cli.profile_file import read_profile
 from scheduler.cli.units import bytes_per_s, seconds, size_bytes
 
@@ -102,8 +104,7 @@ def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
                 )
     raise ValueError(
         f"no plan for {request.min_devices} to {request.max_devices} GPUs: the model does not fit the memory, "
-        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided "
-        "as asked"
+        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided so"
     )
 
 
@@ -142,11 +143,15 @@ def read_plan(path: Path) -> ParallelPlan:
         raise ValueError(f"{path} must hold one plan; ask jct plan --gpus N --json for a single GPU count")
     entry = entries[0]
     try:
-        stages = [(stage["layers"], tuple(stage["ranks"])) for stage in entry["stages"]]
         count, size = int(entry["microbatches"]), int(entry["microbatch_size"])
-        shares = tuple(entry.get("shares") or [count])
+        again = bool(entry.get("recompute"))
+        stages = [
+            StagePlan(first, stop, tuple(stage["ranks"]), tuple(stage.get("shares", [count])), again)
+            for stage in entry["stages"]
+            for first, stop in [stage["layers"]]
+        ]
         return ParallelPlan(
-            tuple(StagePlan(a, b, ranks, shares, bool(entry.get("recompute"))) for (a, b), ranks in stages),
+            tuple(stages),
             count,
             size,
             str(entry.get("schedule", "1f1b")),
