@@ -27,6 +27,9 @@ COMMANDS: dict[str, Entry] = {
     "update": ("act", "update", "Change a job's priority."),
     "nodes": ("inventory", "nodes", "List nodes."),
     "gpus": ("inventory", "gpus", "List devices and who has them."),
+    "plan": ("plan", "plan", "Plan stages and micro-batches for each GPU count, offline."),
+    "timeline": ("timeline", "timeline", "Draw a schedule's step, offline."),
+    "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}

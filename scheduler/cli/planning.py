@@ -17,7 +17,7 @@ from policies.pricing import PricedPlan, price
 from policies.schedules.catalogue import FAMILIES as SCHEDULES
 from policies.shapes import Search
 from scheduler.cli.profile_file import read_profile
-from scheduler.cli.units import bytes_per_s, seconds, size_bytes
+from scheduler.cli.units import bytes_per_s, seconds, show_bytes, size_bytes
 
 DEFAULT_MICROBATCHES = 32
 """Micro-batches of the profile's size in a global batch that nobody gave."""
@@ -92,19 +92,34 @@ def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
     found = ranked_plans(asked.request, asked.kind, asked.search)
     if found:
         return found
-    request = asked.request
+    raise ValueError(_no_plan(asked))
+
+
+def _no_plan(asked: Question) -> str:
+    """Why nothing was found, and what would change that."""
+    request, kind = asked.request, asked.kind
+    low, high = request.min_devices, request.max_devices
+    gpus = f"{high} GPU{'s' if high > 1 else ''}" if low == high else f"{low} to {high} GPUs"
+    free = ranked_plans(request, replace(kind, memory_bytes=None), replace(asked.search, effort=1))
+    if kind.memory_bytes is None or not free:
+        layers = len(request.profiles[0].layers)
+        return (
+            f"no plan for {gpus}: {layers} layers and a global batch of {request.global_batch} cannot be divided over "
+            f"them as asked; give another count, global batch or number of replicas"
+        )
     size = request.microbatch_size or min(profile.microbatch_size for profile in request.profiles)
     for smaller in range(size - 1, 0, -1):
         if request.global_batch % smaller == 0:
-            free = replace(request, microbatch_size=smaller, microbatches=None)
-            if ranked_plans(free, asked.kind, replace(asked.search, effort=1)):
-                raise ValueError(
-                    f"a micro-batch of {size} samples does not fit on {request.max_devices} GPUs, "
+            smaller_one = replace(request, microbatch_size=smaller, microbatches=None)
+            if ranked_plans(smaller_one, kind, replace(asked.search, effort=1)):
+                return (
+                    f"a micro-batch of {size} samples does not fit on {gpus} with {show_bytes(kind.memory_bytes)}, "
                     f"even a single one; one of {smaller} would"
                 )
-    raise ValueError(
-        f"no plan for {request.min_devices} to {request.max_devices} GPUs: the model does not fit the memory, "
-        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided so"
+    needed = min(max(priced.memory_bytes) for ranked in free.values() for priced in ranked)
+    return (
+        f"no plan for {gpus} fits {show_bytes(kind.memory_bytes)}: without that limit the smallest found needs "
+        f"{show_bytes(needed)}; use more GPUs, or a smaller model"
     )
 
 
@@ -146,8 +161,9 @@ def read_plan(path: Path) -> ParallelPlan:
         count, size = int(entry["microbatches"]), int(entry["microbatch_size"])
         again = bool(entry.get("recompute"))
         stages = [
-            StagePlan(*stage["layers"], tuple(stage["ranks"]), tuple(stage.get("shares", [count])), again)
+            StagePlan(first, stop, tuple(stage["ranks"]), tuple(stage.get("shares", [count])), again)
             for stage in entry["stages"]
+            for first, stop in [stage["layers"]]
         ]
         return ParallelPlan(
             tuple(stages),
