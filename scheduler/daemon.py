@@ -31,6 +31,7 @@ from scheduler.driver import Driver
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.settings import DaemonSettings
+from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
 from scheduler.store.tokens import Role, Tokens
 from scheduler.transport.fleet import Fleet
@@ -148,7 +149,7 @@ async def _serve(settings: DaemonSettings, repository: Repository, policy: Polic
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, VERSION))
+    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), VERSION))
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
     tasks = [asyncio.create_task(coroutine) for coroutine in work]

@@ -23,13 +23,18 @@ def plan(
     schedule: str = "1f1b",
     precision: str = "float32",
     shares: tuple[int, ...] | None = None,
+    stage_rank: Sequence[int] | None = None,
 ) -> ParallelPlan:
-    """Stages between these layer bounds; one rank a stage, or one for each share."""
+    """Stages between these layer bounds; one rank a stage, or one for each share.
+
+    stage_rank: pipeline rank of each stage; replica j of pipeline rank r is rank r * replicas + j.
+    """
     shares = shares or (microbatches,)
     replicas = len(shares)
+    stage_rank = stage_rank or range(len(bounds) - 1)
     stages = tuple(
-        StagePlan(first, stop, tuple(range(i * replicas, (i + 1) * replicas)), shares)
-        for i, (first, stop) in enumerate(itertools.pairwise(bounds))
+        StagePlan(first, stop, tuple(range(rank * replicas, (rank + 1) * replicas)), shares)
+        for rank, (first, stop) in zip(stage_rank, itertools.pairwise(bounds), strict=True)
     )
     return ParallelPlan(stages, microbatches, size, schedule, precision)
 
@@ -47,7 +52,9 @@ class Site:
         """arguments, workdir, env, ... are JobSpec fields; every_s, keep, resume, directory are the checkpoint's."""
         directory = changes.pop("directory", self.checkpoints)
         checkpoint = {key: changes.pop(key) for key in ("every_s", "keep", "resume") if key in changes}
-        attempt = {key: changes.pop(key) for key in ("fingerprint", "start_timeout_s", "nonce") if key in changes}
+        attempt = {
+            key: changes.pop(key) for key in ("fingerprint", "start_timeout_s", "nonce", "hold_at") if key in changes
+        }
         fields: dict[str, Any] = {"name": "test", "entrypoint": entrypoint, "workdir": str(JOBS), **changes}
         if directory is not None:
             fields["checkpoint"] = CheckpointSpec(dir=str(directory), **checkpoint)

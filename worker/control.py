@@ -5,6 +5,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from worker.errors import Ended, PeerLost
 REPORT_INTERVAL_S = 0.2
 LOST_PATIENCE_S = 0.5
 CLOSING_PATIENCE_S = 2.0
+STARTING = (Phase.IMPORTING, Phase.BUILDING, Phase.JOINING, Phase.LOADING, Phase.PROBING)
 
 
 class Control:
@@ -30,6 +32,7 @@ class Control:
         self._sent_at = 0.0
         self._lost_at: float | None = None
         self._closing = False
+        self._listener: Callable[[], None] = lambda: None
         self._target: Target | None = None
         while self._target is None:
             self._read()
@@ -53,6 +56,12 @@ class Control:
     def stop(self) -> Stop | None:
         want = self.target.want
         return want if isinstance(want, Stop) else None
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call this whenever a Target has come, from the control thread, and once now. It replaces an earlier one."""
+        with self._changed:
+            self._listener = listener
+            listener()
 
     def check_start(self) -> None:
         """Before the first step: nothing is lost by ending at once.
@@ -119,7 +128,17 @@ class Control:
         with self._changed:
             if self._closing or self._report.cause is not None:
                 return
-        end = PeerLost()
+        self._exit(PeerLost())
+
+    def _stop_start(self) -> None:
+        """Joining a group blocks outside Python, where no stop is seen. There is nothing to save yet: end here."""
+        with self._changed:
+            if self._report.phase not in STARTING or self._report.cause is not None:
+                return
+        stop = self.stop
+        self._exit(Ended(Cause.STOPPED, f"stopped before the first step: {stop.why if stop is not None else ''}"))
+
+    def _exit(self, end: Ended) -> None:
         self.last_word(end)
         os._exit(end.exit_code)
 
@@ -129,7 +148,10 @@ class Control:
             with self._changed:
                 if ready:
                     self._read()
+                    if self.stop is not None and self._report.phase in STARTING:
+                        threading.Timer(LOST_PATIENCE_S, self._stop_start).start()
                     self._changed.notify_all()
+                    self._listener()
                 if self._dirty and time.monotonic() - self._sent_at >= REPORT_INTERVAL_S:
                     self._send()
 

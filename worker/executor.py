@@ -1,7 +1,6 @@
 """An interpreter of instruction lists: one rank's computing, sends and receives of one step."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from policies.ir.instruction import Instruction, Op, Program
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
+from worker.shapes import Shape
 from worker.stage import Stage
 from worker.transport import Group, Work
 
@@ -23,14 +23,6 @@ class Source(Protocol):
     def inputs(self, step: int, microbatch: int) -> Any: ...
 
     def targets(self, step: int, microbatch: int) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Of the tensor that enters a stage for each micro-batch."""
-
-    size: tuple[int, ...]
-    dtype: torch.dtype
 
 
 def message_tags(programs: Iterable[Program]) -> dict[Message, int]:
@@ -69,6 +61,8 @@ class Executor:
         self._run: dict[Op, Callable[[Instruction], None]] = {
             Op.FORWARD: self._forward,
             Op.BACKWARD: self._backward,
+            Op.BACKWARD_INPUT: self._backward,
+            Op.BACKWARD_WEIGHT: self._backward_weight,
             Op.SEND_FORWARD: self._send,
             Op.SEND_BACKWARD: self._send,
             Op.RECV_FORWARD: self._receive,
@@ -123,11 +117,16 @@ class Executor:
     def _backward(self, do: Instruction) -> None:
         index, microbatch = do.stage, do.microbatch
         gradient = None if index == self._last else self._take(("B", index, microbatch, do.chunk))
-        returned = self._stages[index].backward(microbatch, gradient, self._scale)
+        stage = self._stages[index]
+        backward = stage.backward if do.op is Op.BACKWARD else stage.backward_input
+        returned = backward(microbatch, gradient, self._scale)
         if index > 0:
             if returned is None:
                 returned = torch.zeros(self._shapes[index].size, dtype=self._shapes[index].dtype, device=self._device)
             self._values["B", index - 1, microbatch, do.chunk] = returned
+
+    def _backward_weight(self, do: Instruction) -> None:
+        self._stages[do.stage].backward_weight(do.microbatch)
 
     def _check(self, entering: int, value: Tensor) -> None:
         """gloo takes a short message for a longer one silently and aborts the process on a longer one."""

@@ -6,20 +6,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from policies.ir.instruction import digest
+from policies.ir.instruction import Op, digest
 from policies.ir.plan import ParallelPlan
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
 from worker.batches import Batches
 from worker.errors import Ended
-from worker.executor import Executor, Shape, forward_only, message_tags
+from worker.executor import Executor, forward_only, message_tags
 from worker.layer import Layer
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
-from worker.stage import Stage, check_output
+from worker.shapes import LayerShapes, find_shapes
+from worker.stage import Stage
 from worker.transport import Groups, bucket_sum
+from worker.world import World
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+"""Of parameters and optimizer state, by precision."""
+AUTOCAST = {"bfloat16": torch.bfloat16}
+"""What is computed in another dtype than the parameters'."""
 
 
 def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
@@ -28,7 +33,9 @@ def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
 
 
 def dtype_of(plan: ParallelPlan) -> torch.dtype:
-    """Raises Ended, NOT_SUPPORTED."""
+    """Of the plan's parameters. Raises Ended, NOT_SUPPORTED, for what this worker cannot honour."""
+    if plan.offload:
+        raise Ended(Cause.NOT_SUPPORTED, "an optimizer offloaded to host memory is not supported yet")
     if plan.precision not in DTYPES:
         raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
     return DTYPES[plan.precision]
@@ -44,16 +51,19 @@ class Generation:
     def __init__(
         self,
         job: PipelineJob,
-        plan: ParallelPlan,
-        rank: int,
+        world: World,
+        member: int,
         layers: Mapping[int, Layer],
         groups: Groups,
         meet: Rendezvous,
+        shapes: LayerShapes | None,
         device: torch.device,
         timeout_s: float,
     ) -> None:
-        self.job, self.plan, self.rank, self.groups, self.meet = job, plan, rank, groups, meet
-        self._device, self._timeout_s = device, timeout_s
+        """layers: this rank's. shapes: None to find them by a trial. All ranks come here together."""
+        plan, rank = world.plan, world.members.index(member)
+        self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
+        self._device = device
         self.layers = [layers[index] for index in sorted(layers)]
         self._replicas = {}
         for index, stage in enumerate(plan.stages):
@@ -66,21 +76,29 @@ class Generation:
                 job.loss if index == last else None,
                 job.seed,
                 device,
+                plan.stages[index].recompute,
+                AUTOCAST.get(plan.precision),
             )
             for index in self._replicas
         }
         self.batches = self._batches(job, plan)
         programs = _programs(plan)
-        agreed = meet.all("digest", rank, plan.world_size, digest(programs), timeout_s)
+        agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
         self._program = programs[rank]
+        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in self._program):
+            for stage_here in self._stages.values():
+                stage_here.split_backward()
         self._forward = forward_only(self._program)
-        self._executor = Executor(
-            self._stages, last, groups.world, message_tags(programs), self._agree_on_shapes(), device
-        )
+        if shapes is None:
+            inputs = self.batches.inputs(0, 0) if 0 in self._stages else None
+            shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
+        self.shapes = shapes
+        entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
+        self._executor = Executor(self._stages, last, groups.world, message_tags(programs), entering, device)
         unknown = {instruction.op for program in programs for instruction in program} - self._executor.operations
         if unknown:
             raise Ended(
@@ -159,40 +177,6 @@ class Generation:
         return Batches(
             job.data, job.seed, job.shuffle, plan.global_batch, plan.microbatch_size, self._device, dtype_of(plan)
         )
-
-    def _agree_on_shapes(self) -> dict[int, Shape]:
-        """Shapes of what enters each stage, found by a trial forward down the stages with replica 0 of each."""
-        for index, stage in sorted(self._stages.items()):
-            if index == len(self.plan.stages) - 1 or self.plan.stages[index].ranks[0] != self.rank:
-                continue
-            value: Any
-            if index == 0:
-                value = self.batches.inputs(0, 0)
-            else:
-                entering = _shape(self.meet.get(f"shape/{index}", self._timeout_s))
-                value = torch.zeros(entering.size, dtype=entering.dtype, device=self._device)
-            leaving = trial(stage, value)
-            described = {"size": list(leaving.shape), "dtype": str(leaving.dtype).removeprefix("torch.")}
-            self.meet.set(f"shape/{index + 1}", described)
-        boundaries = range(1, len(self.plan.stages))
-        found = self.meet.gather([f"shape/{index}" for index in boundaries], self._timeout_s) if boundaries else []
-        return {index: _shape(described) for index, described in zip(boundaries, found, strict=True)}
-
-
-def trial(stage: Stage, value: Any) -> Tensor:
-    """The output of a stage for an input, with no trace left: evaluation mode, no gradients."""
-    stage.train(False)
-    with torch.no_grad():
-        for layer in stage.layers:
-            value = layer.module(value)
-            check_output(layer, value)
-    stage.train(True)
-    leaving: Tensor = value
-    return leaving
-
-
-def _shape(described: dict[str, Any]) -> Shape:
-    return Shape(tuple(described["size"]), getattr(torch, described["dtype"]))
 
 
 def _programs(plan: ParallelPlan) -> Any:

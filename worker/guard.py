@@ -13,12 +13,14 @@ from worker import processes
 from worker.channel import Channel
 
 STOPPED_LIMIT_S = 10.0
+OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal"})
+"""Fields of a Report that the shim sets; the member sets the others."""
 
 
 class Guard:
     """Guards one member. `report` is the value to send up; its seq grows with every change."""
 
-    def __init__(self, target: Target, pid: int, line: socket.socket, store: str | None) -> None:
+    def __init__(self, target: Target, pid: int, line: socket.socket) -> None:
         self.target, self.pid = target, pid
         self.line = Channel(line)
         self.alive = True
@@ -29,7 +31,6 @@ class Guard:
             seq=1,
             phase=Phase.SPAWNING,
             generation=target.generation,
-            store=store,
         )
         self._kill_at_s: float | None = None
         self._killed = ""
@@ -46,6 +47,10 @@ class Guard:
         if isinstance(target.want, Stop):
             self._stop(target.want, now_s)
 
+    def set_store(self, generation: int, address: str) -> None:
+        if self.report.store != address:
+            self._change(store=address, store_generation=generation)
+
     def read(self) -> None:
         """Take in the member's Reports; exit code, signal and store are the shim's own words."""
         try:
@@ -54,13 +59,7 @@ class Guard:
             return
         if bodies:
             latest = decode_report(bodies[-1])
-            self._change(
-                **{
-                    field: getattr(latest, field)
-                    for field in Report.__struct_fields__
-                    if field not in ("job", "attempt", "member", "seq", "store", "exit_code", "signal")
-                }
-            )
+            self._change(**{field: getattr(latest, field) for field in Report.__struct_fields__ if field not in OURS})
 
     def tick(self, now_s: float) -> None:
         """Enforce what time enforces: the end of a grace, and a process that stays stopped."""

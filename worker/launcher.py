@@ -34,9 +34,12 @@ class Launched:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "spec.json").write_bytes(msgspec.json.encode(spec))
         self.shim = start_shim(folder)
+        self.generation = 1
         self.size = plan.world_size if plan is not None else 1
+        self.members = tuple(range(self.size))
+        self._next_member = self.size
         self.reports: dict[int, Report] = {}
-        self.targets = {member: self._target(member) for member in range(self.size)}
+        self.targets = {member: self._target(member) for member in self.members}
         self.connect()
         for member, target in self.targets.items():
             self._spawn(member, target)
@@ -99,7 +102,13 @@ class Launched:
         return self.reports
 
     def is_gone(self) -> bool:
-        return len(self.reports) == self.size and all(report.phase is Phase.GONE for report in self.reports.values())
+        """Every member that was ever spawned is."""
+        gone = [member for member, report in self.reports.items() if report.phase is Phase.GONE]
+        return len(gone) == len(self.targets)
+
+    def is_running(self) -> bool:
+        """The newest generation trains."""
+        return any(r.step is not None and r.generation == self.generation for r in self.reports.values())
 
     def stop(self, grace_s: float, save: bool = True, why: str = "asked to") -> None:
         """Target every member to stop."""
@@ -111,10 +120,54 @@ class Launched:
         for member, target in self.targets.items():
             self._send(member, msgspec.structs.replace(target, save_no=target.save_no + 1))
 
+    def change(self, plan: ParallelPlan, members: tuple[int, ...] | None = None) -> None:
+        """Propose the next generation to one that runs. members: of each rank; default: the first members stay.
+
+        Raises:
+            ValueError: the members do not fit the plan, or one of them has ended.
+        """
+        members = members or self._members_for(plan.world_size)
+        ended = [member for member in members if self._has_ended(member)]
+        if len(members) != plan.world_size or ended:
+            raise ValueError(f"members {members} cannot be the {plan.world_size} ranks; ended: {ended}")
+        self.generation += 1
+        self.plan, self.members = plan, members
+        self._next_member = max(self._next_member, *(member + 1 for member in members))
+        alive = [member for member in self.targets if not self._has_ended(member)]
+        for member in sorted({*alive, *members}):
+            target = msgspec.structs.replace(self._target(member), generation=self.generation)
+            if member in self.targets:
+                self._send(member, target)
+            else:
+                self.targets[member] = target
+                self._spawn(member, target)
+
+    def withdraw(self, generation: int, plan: ParallelPlan, members: tuple[int, ...]) -> None:
+        """Take a proposal back: Targets name the old generation again, newcomers shall stop. Its number is used up."""
+        self.plan, self.members = plan, members
+        for member in [member for member in self.targets if not self._has_ended(member)]:
+            target = msgspec.structs.replace(self._target(member), generation=generation)
+            stop = Stop(grace_s=0, why="its generation was withdrawn")
+            self._send(member, target if member in members else msgspec.structs.replace(target, want=stop))
+
+    def _has_ended(self, member: int) -> bool:
+        return member in self.reports and self.reports[member].cause is not None
+
+    def _members_for(self, size: int) -> tuple[int, ...]:
+        kept = [member for member in self.members if not self._has_ended(member)][:size]
+        fresh = range(self._next_member, self._next_member + size - len(kept))
+        return (*kept, *fresh)
+
     @property
     def pilot(self) -> Report:
-        """The pilot's newest report."""
-        return self.reports[self.plan.pilot_rank if self.plan is not None else 0]
+        """The newest report of whoever drives, or last drove, the newest generation that runs."""
+        driven = [report for report in self.reports.values() if report.step is not None]
+        if not driven:
+            return self.reports[self._pilot()]
+        return max(driven, key=lambda report: (report.generation, report.step or 0))
+
+    def _pilot(self) -> int:
+        return self.members[self.plan.pilot_rank] if self.plan is not None else 0
 
     def _target(self, member: int) -> Target:
         return Target(
@@ -125,8 +178,8 @@ class Launched:
             want=Run(),
             spec=self.spec,
             plan=self.plan,
-            ranks=tuple(range(self.size)),
-            pilot=self.plan.pilot_rank if self.plan is not None else 0,
+            ranks=self.members,
+            pilot=self._pilot(),
         )
 
     def _spawn(self, member: int, target: Target) -> None:
@@ -143,10 +196,10 @@ class Launched:
         self._socket.sendall(frame(target))
 
     def _pass_store(self, report: Report) -> None:
-        if report.store is None or self.targets[report.member].store == report.store:
-            return
+        """Each generation has its own store: only that of the Targets' generation is passed on."""
         for member, target in self.targets.items():
-            self._send(member, msgspec.structs.replace(target, store=report.store))
+            if report.store_generation == target.generation and report.store not in (None, target.store):
+                self._send(member, msgspec.structs.replace(target, store=report.store))
 
 
 def start_shim(folder: Path) -> subprocess.Popen[bytes]:

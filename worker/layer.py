@@ -1,5 +1,6 @@
 """One layer of a model with its optimizer: what is built, stepped, saved, moved and counted as a unit."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from scheduler.protocol.messages import Cause
 from worker.entrypoint import user_exception
@@ -21,13 +23,25 @@ Structure = dict[str, Any]
 class Layer:
     """A built layer. `state()` and `load()` carry all that training changes in it."""
 
-    def __init__(self, job: PipelineJob, index: int, device: torch.device, dtype: torch.dtype | None = None) -> None:
-        """Raises Ended: the user's builder or optimizer raised, or built something unusable."""
-        self.index = index
+    def __init__(
+        self,
+        job: PipelineJob,
+        index: int,
+        device: torch.device,
+        dtype: torch.dtype | None = None,
+        initialise: bool = True,
+    ) -> None:
+        """initialise: False where a state will be loaded anyway; random initial values, the slow part, are skipped.
+
+        Raises:
+            Ended: the user's builder or optimizer raised, or built something unusable.
+        """
+        self.index, self.device = index, device
         self.name, builder = job.named_layers[index]
         reseed(seed_for_layer(job.seed, index), device)
         try:
-            module = builder()
+            with contextlib.nullcontext() if initialise else _SkipRandomFill():
+                module = builder()
         except Exception as error:
             raise user_exception(error, f"building layer {self.name!r} raised") from None
         if not isinstance(module, nn.Module):
@@ -116,15 +130,30 @@ class Layer:
                 self.optimizer.state[parameter] = state
 
 
+class _SkipRandomFill(TorchFunctionMode):
+    """In-place random initialisation leaves the tensor as it is."""
+
+    SKIPPED = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_"})
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(function, "__name__", "") in self.SKIPPED and args and isinstance(args[0], Tensor):
+            return args[0]
+        return function(*args, **(kwargs or {}))
+
+
 def build_layers(
-    job: PipelineJob, indices: Sequence[int], device: torch.device, dtype: torch.dtype | None = None
+    job: PipelineJob,
+    indices: Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    initialise: bool = True,
 ) -> dict[int, Layer]:
     """This rank's layers, and no others.
 
     Raises:
         Ended: NOT_SUPPORTED for parameters shared between layers, else as Layer.
     """
-    layers = {index: Layer(job, index, device, dtype) for index in indices}
+    layers = {index: Layer(job, index, device, dtype, initialise) for index in indices}
     owner: dict[int, str] = {}
     for layer in layers.values():
         for parameter in layer.parameters.values():

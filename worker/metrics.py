@@ -1,8 +1,9 @@
 """metrics.jsonl: one JSON object for each step, written by the pilot's member.
 
 step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex, learning_rate,
-samples [first, last global sample index], step_time_s, plan ("stages×micro-batches schedule"). Evaluations are objects
-with `step` and `validation_loss` (and its hex).
+samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
+evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
+`validation_loss` (and its hex).
 """
 
 import json
@@ -26,6 +27,7 @@ class Metrics:
         learning_rate: float | None,
         samples: tuple[int, int],
         step_time_s: float,
+        pause_s: float,
         plan: str,
     ) -> None:
         self._write(
@@ -37,6 +39,7 @@ class Metrics:
             learning_rate=learning_rate,
             samples=samples,
             step_time_s=step_time_s,
+            pause_s=pause_s,
             plan=plan,
         )
 

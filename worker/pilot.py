@@ -1,9 +1,14 @@
 """The pilot's decisions: replica 0 of the last stage owns every change inside the running job."""
 
+import time
 from collections.abc import Callable
 from enum import IntEnum
+from typing import Protocol
 
 from worker.control import Control
+from worker.progress import Progress
+
+NAP_S = 0.002
 
 
 class Header(IntEnum):
@@ -13,6 +18,7 @@ class Header(IntEnum):
     SAVE = 1
     SAVE_AND_STOP = 2
     STOP = 3
+    CHANGE = 4
 
     @property
     def saves(self) -> bool:
@@ -23,28 +29,74 @@ class Header(IntEnum):
         return self in (Header.SAVE_AND_STOP, Header.STOP)
 
 
+class Proposed(Protocol):
+    """The next generation as the pilot sees it while training goes on."""
+
+    @property
+    def known(self) -> bool:
+        """It was proposed, and is not dropped."""
+
+    @property
+    def ready(self) -> int | None:
+        """Its number, when all its members have joined its store."""
+
+
 class Pilot:
-    """Decides the header. One slot: stop beats a save that was asked for, that beats a periodic one.
+    """Decides the header. One slot: stop, then the next generation, then a save that was asked for or is due.
 
     every_s: seconds between periodic saves, 0 for none. clock: monotonic seconds. can_save: there is a store.
     """
 
-    def __init__(self, control: Control, every_s: float, clock: Callable[[], float], can_save: bool) -> None:
-        self._control, self._every_s, self._clock, self._can_save = control, every_s, clock, can_save
+    def __init__(
+        self,
+        control: Control,
+        proposed: Proposed,
+        progress: Progress,
+        every_s: float,
+        clock: Callable[[], float],
+        can_save: bool,
+    ) -> None:
+        self._control, self._proposed, self._progress = control, proposed, progress
+        self._every_s, self._clock = every_s, clock
+        self._can_save = can_save
         self._saved_at = clock()
-        self._save_no = control.target.save_no
 
-    def header(self, saving: bool) -> Header:
-        """For the boundary after the running step. saving: an earlier save is still being written."""
+    def header(self, boundary: int, saving: bool, may_change: bool) -> tuple[Header, int]:
+        """For a boundary, with the number of the next generation for CHANGE, else 0.
+
+        boundary: steps finished there. saving: an earlier save is still being written.
+        """
+        held = self._hold(boundary)
         stop = self._control.stop
         if stop is not None:
-            return Header.SAVE_AND_STOP if stop.save and self._can_save else Header.STOP
+            return (Header.SAVE_AND_STOP if stop.save and self._can_save else Header.STOP), 0
+        generation = self._proposed.ready
+        if may_change and held and not saving and generation is not None:
+            return Header.CHANGE, generation
+        return self._save(saving), 0
+
+    def _save(self, saving: bool) -> Header:
         if not self._can_save or saving:
             return Header.GO
-        asked = self._control.target.save_no > self._save_no
+        asked = self._control.target.save_no > self._progress.save_no
         due = self._every_s > 0 and self._clock() - self._saved_at >= self._every_s
         if not asked and not due:
             return Header.GO
-        self._save_no = self._control.target.save_no
+        self._progress.save_no = self._control.target.save_no
         self._saved_at = self._clock()
         return Header.SAVE
+
+    def _hold(self, boundary: int) -> bool:
+        """Whether a change may come here. A scripted one comes at a fixed step: wait until it is ready, or dropped."""
+        hold_at = self._control.target.spec.hold_at
+        if boundary not in hold_at:
+            return not hold_at
+        deadline = self._clock() + self._control.target.spec.start_timeout_s
+        seen = False
+        while self._control.stop is None and self._proposed.ready is None and self._clock() < deadline:
+            seen = seen or self._proposed.known
+            if seen and not self._proposed.known:
+                break
+            self._control.check_peers()
+            time.sleep(NAP_S)
+        return True

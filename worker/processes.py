@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,7 @@ class Stat:
     pid: int
     state: str
     parent: int
+    session: int
     start_ticks: int
 
 
@@ -64,23 +66,56 @@ def stat(pid: int) -> Stat | None:
     with contextlib.suppress(OSError):
         text = Path(f"/proc/{pid}/stat").read_text()
         fields = text.rpartition(")")[2].split()
-        return Stat(pid, fields[0], int(fields[1]), int(fields[19]))
+        return Stat(pid, fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
     return None
 
 
 def descendants(root: int) -> list[Stat]:
     """Living descendants of a process, zombies excepted."""
+    return [process for process in _below(_children(), [root]) if process.state != "Z"]
+
+
+def strays(shim: int, living: Mapping[int, int], others: Collection[int]) -> list[Stat]:
+    """Descendants of the shim that belong to no living member.
+
+    living: pid of each living member. others: the shim's own helpers. A process is a living member's by descent, by
+    session, or by JCT_MEMBER in the environment it was started with.
+    """
+    children = _children()
+    spared = {*living.values(), *others}
+    roots = [
+        child
+        for child in children.get(shim, [])
+        if child.pid not in spared and child.session not in living.values() and _member_of(child.pid) not in living
+    ]
+    found = [*roots, *_below(children, [root.pid for root in roots])]
+    return [process for process in found if process.state != "Z"]
+
+
+def _children() -> dict[int, list[Stat]]:
     children: dict[int, list[Stat]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdecimal() and (found := stat(int(entry))) is not None:
             children.setdefault(found.parent, []).append(found)
+    return children
+
+
+def _below(children: Mapping[int, list[Stat]], roots: Iterable[int]) -> list[Stat]:
     below: list[Stat] = []
-    waiting = [root]
+    waiting = list(roots)
     while waiting:
         for child in children.get(waiting.pop(), []):
             below.append(child)
             waiting.append(child.pid)
-    return [child for child in below if child.state != "Z"]
+    return below
+
+
+def _member_of(pid: int) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith(b"JCT_MEMBER="):
+                return int(variable.partition(b"=")[2])
+    return None
 
 
 def kill(process: Stat) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scheduler.protocol.messages import Cause
@@ -42,10 +42,14 @@ class Rendezvous:
             nap_s = min(2 * nap_s, LONGEST_NAP_S)
         return [json.loads(value) for value in self._try(lambda: self._store.multi_get(names))]
 
-    def all(self, key: str, rank: int, size: int, value: Any, timeout_s: float) -> list[Any]:
-        """Every rank gives a value under `key`; all get all, in rank order. A barrier, too."""
-        self.set(f"{key}/{rank}", value)
-        return self.gather([f"{key}/{peer}" for peer in range(size)], timeout_s)
+    def all(self, key: str, me: int, everyone: Iterable[int], value: Any, timeout_s: float) -> list[Any]:
+        """Each of `everyone` gives a value under `key`; all get all, in that order. A barrier, too."""
+        self.set(f"{key}/{me}", value)
+        return self.gather([f"{key}/{one}" for one in everyone], timeout_s)
+
+    def decide(self, key: str, value: Any) -> None:
+        """Set a value that can be set once: a later one changes nothing."""
+        self._try(lambda: self._store.compare_set(f"{self._prefix}/{key}", "", json.dumps(value)))
 
     @staticmethod
     def _try(operation: Callable[[], Any]) -> Any:

@@ -38,9 +38,13 @@ Members wait for `Target.store`. When the pilot's member (`Target.pilot`) is spa
 generation's TCPStore server as its own child and puts "host:port" into the `store` field of that member's Reports;
 the agent's side sends it back to all members in their Targets.
 
-Ends. A member's process end gives phase EXITED (exit_code or signal, cause, message); when every member on this node
-has ended and no descendant is left, each gets GONE. Then the shim waits until the agent hangs up, at most
-`--linger-s`, and exits with code 0. `Stop(grace_s=0)` is SIGKILL at once. `Stop(grace_s=G)`: the Target goes to the
+Live changes: a Target with a higher generation, for every member of the old and the new one (newcomers by Spawn).
+`Report.store_generation` tells which generation's store `Report.store` is; only that goes into a Target's `store`.
+A member that the decided generation does without ends by itself (cause STOPPED) and gets GONE while others live.
+
+Ends. A member's process end gives phase EXITED (exit_code or signal, cause, message), then, when none of its
+descendants is left, GONE. After the last one the shim waits until the agent hangs up, at most `--linger-s`, and exits
+with code 0. `Stop(grace_s=0)` is SIGKILL at once. `Stop(grace_s=G)`: the Target goes to the
 member (only the pilot acts on it), then the job's signal to the member's process alone, then, G seconds of boot time
 after it arrived, SIGKILL. A later Stop can shorten the grace, never lengthen it.
 
@@ -192,7 +196,7 @@ class Shim:
             channel.flush()
 
     def _timeout_s(self) -> float:
-        if self._guards and not any(guard.alive for guard in self._guards.values()) and not self._all_gone():
+        if any(not guard.alive and guard.report.phase is not Phase.GONE for guard in self._guards.values()):
             return SWEEP_S
         now_s = processes.boot_time_s()
         deadlines = [at for guard in self._guards.values() if (at := guard.next_deadline_s()) is not None]
@@ -247,9 +251,9 @@ class Shim:
             elif isinstance(target.want, Stop):
                 print(f"shim: member {target.member} shall stop before it has started", file=sys.stderr, flush=True)
             else:
-                store = self._store_for(target)
                 pid, line = spawn.start_member(target, self.folder, log)
-                self._guards[target.member] = Guard(target, pid, line, store)
+                self._guards[target.member] = Guard(target, pid, line)
+                self._provide_store(target)
         finally:
             os.close(log)
 
@@ -257,14 +261,15 @@ class Shim:
         guard = self._guards.get(target.member)
         if guard is not None:
             guard.take(target, processes.boot_time_s())
+            self._provide_store(target)
 
-    def _store_for(self, target: Target) -> str | None:
-        """The generation's store, started beside its pilot's member; None for everyone else and for probes."""
-        if target.member != target.pilot or target.plan is None:
-            return None
+    def _provide_store(self, target: Target) -> None:
+        """Each generation's store is started beside its pilot's member; probes have none."""
+        if target.member != target.pilot or target.plan is None or not self._guards[target.member].alive:
+            return
         if target.generation not in self._stores:
             self._stores[target.generation] = spawn.start_store(self._host)
-        return self._stores[target.generation][1]
+        self._guards[target.member].set_store(target.generation, self._stores[target.generation][1])
 
     def _shut_down(self) -> None:
         """SIGTERM: the machine goes down. Every member stops as if the agent had asked."""
@@ -287,23 +292,24 @@ class Shim:
                 self._stores = {number: store for number, store in self._stores.items() if store[0] != pid}
 
     def _sweep(self) -> None:
-        """After the last member: no descendant may stay. Then each end is made durable and told."""
-        if not self._guards or self._all_gone() or any(guard.alive for guard in self._guards.values()):
+        """When a member has ended, nothing of it may stay. Then its end is made durable and told."""
+        ended = {m: g for m, g in self._guards.items() if not g.alive and g.report.phase is not Phase.GONE}
+        if not ended:
             return
-        stores = {pid for pid, _ in self._stores.values()}
-        strays = [process for process in processes.descendants(os.getpid()) if process.pid not in stores]
+        living = {member: guard.pid for member, guard in self._guards.items() if guard.alive}
+        strays = processes.strays(os.getpid(), living, {pid for pid, _ in self._stores.values()})
         for process in strays:
             processes.kill(process)
         if strays:
             return
-        for pid in stores:
-            os.kill(pid, signal.SIGKILL)
-        for member, guard in self._guards.items():
-            if guard.report.phase is not Phase.GONE:
-                guard.gone()
-                self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
-        self._idle_since_s = processes.boot_time_s()
-        self._hung_up = False
+        for member, guard in ended.items():
+            guard.gone()
+            self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
+        if not living:
+            for pid, _ in self._stores.values():
+                os.kill(pid, signal.SIGKILL)
+            self._idle_since_s = processes.boot_time_s()
+            self._hung_up = False
 
     def _all_gone(self) -> bool:
         return all(guard.report.phase is Phase.GONE for guard in self._guards.values())

@@ -61,6 +61,12 @@ class Watcher:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
+    def shut_down(self) -> None:
+        """End the connections: every operation on them, here and at the peers, fails at once."""
+        for duplicate in self._sockets:
+            with contextlib.suppress(OSError):
+                duplicate.shutdown(socket.SHUT_RDWR)
+
     def _watch(self) -> None:
         poll = select.poll()
         poll.register(self._wake_read, select.POLLIN)
@@ -70,7 +76,5 @@ class Watcher:
         with self._lock:
             if self._disarmed:
                 return
-            for duplicate in self._sockets:
-                with contextlib.suppress(OSError):
-                    duplicate.shutdown(socket.SHUT_RDWR)
+            self.shut_down()
             self._on_lost()

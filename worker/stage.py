@@ -1,15 +1,27 @@
 """A stage: a range of layers, forward and backward of one micro-batch at a time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from scheduler.protocol.messages import Cause
+from worker.deferral import WeightQueue, put_off
 from worker.errors import Ended
 from worker.keys import reseed, seed_for_forward
 from worker.layer import Layer
+
+
+@dataclass
+class _Alive:
+    """What a micro-batch's backward needs. output is None where the stage recomputes it from the rest."""
+
+    step: int
+    inputs: Any
+    targets: Any
+    output: Tensor | None
 
 
 class Stage:
@@ -21,42 +33,76 @@ class Stage:
         loss: Callable[[Tensor, Any], Tensor] | None,
         seed: int,
         device: torch.device,
+        recompute: bool = False,
+        autocast: torch.dtype | None = None,
     ) -> None:
-        """loss: on the last stage only."""
+        """loss: on the last stage only. recompute: keep only inputs, run forward again before backward.
+
+        autocast: compute in this dtype where torch deems it safe; parameters and reductions keep theirs.
+        """
         self.layers, self.loss, self.seed, self.device = layers, loss, seed, device
-        self._alive: dict[int, tuple[Any, Tensor]] = {}
+        self._recompute, self._autocast = recompute, autocast
+        self._alive: dict[int, _Alive] = {}
+        self._weights = WeightQueue()
+
+    def split_backward(self) -> None:
+        """From now on weight gradients can be put off: `backward_input` and `backward_weight` instead of `backward`."""
+        put_off((layer.module for layer in self.layers), self._weights)
 
     def forward(self, step: int, microbatch: int, inputs: Any, targets: Any = None) -> Tensor:
-        """The stage's output, or, with a loss, the scalar mean loss. Keeps what backward needs if gradients are on.
-
-        Every layer draws from a stream of its own, keyed by (seed, step, micro-batch, global layer).
-        """
+        """The stage's output, or, with a loss, the scalar mean loss. Keeps what backward needs if gradients are on."""
+        if not torch.is_grad_enabled():
+            return self._run(step, microbatch, inputs, targets)
         if isinstance(inputs, Tensor) and inputs.is_floating_point():
-            inputs = inputs.detach().requires_grad_(torch.is_grad_enabled())
-        value: Any = inputs
-        for layer in self.layers:
-            reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
-            value = layer.module(value)
-            check_output(layer, value)
-        if self.loss is not None:
-            value = self.loss(value, targets)
-            _check_loss(value)
-        if torch.is_grad_enabled():
-            self._alive[microbatch] = (inputs, value)
-        output: Tensor = value
-        return output.detach()
+            inputs = inputs.detach().requires_grad_()
+        alive = _Alive(step, inputs, targets, None)
+        self._alive[microbatch] = alive
+        if self._recompute:
+            with torch.no_grad():
+                return self._run(step, microbatch, inputs, targets)
+        alive.output = self._run(step, microbatch, inputs, targets)
+        return alive.output.detach()
 
     def backward(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
         """Accumulate parameter gradients; return the gradient of the stage's input, None where it has none.
 
         gradient: of the output; None for the loss itself, whose gradient is `scale`.
         """
-        inputs, output = self._alive.pop(microbatch)
+        alive = self._alive.pop(microbatch)
+        output = alive.output
+        if output is None:
+            output = self._run(alive.step, microbatch, alive.inputs, alive.targets)
         if gradient is None:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
             torch.autograd.backward(output, gradient)
-        return inputs.grad if isinstance(inputs, Tensor) else None
+        return alive.inputs.grad if isinstance(alive.inputs, Tensor) else None
+
+    def _run(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:
+        """All layers, each drawing from a stream of its own, keyed by (seed, step, micro-batch, global layer)."""
+        with torch.autocast(self.device.type, self._autocast, enabled=self._autocast is not None):
+            for layer in self.layers:
+                reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
+                value = layer.module(value)
+                check_output(layer, value)
+            if self.loss is not None:
+                value = self.loss(value, targets)
+                _check_loss(value)
+        output: Tensor = value
+        return output
+
+    def backward_input(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
+        """The gradient of the stage's input now; the weights' in `backward_weight`."""
+        self._weights.defers = True
+        try:
+            returned = self.backward(microbatch, gradient, scale)
+        finally:
+            self._weights.defers = False
+        self._weights.close(microbatch)
+        return returned
+
+    def backward_weight(self, microbatch: int) -> None:
+        self._weights.run(microbatch)
 
     def train(self, mode: bool) -> None:
         for layer in self.layers:

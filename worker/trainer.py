@@ -3,7 +3,6 @@
 import functools
 import math
 import time
-from dataclasses import dataclass
 
 import msgspec
 import torch
@@ -16,16 +15,7 @@ from worker.errors import Ended
 from worker.generation import Generation
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
-
-
-@dataclass
-class Progress:
-    """Where the job is. step: finished steps. saved: step of the newest published checkpoint."""
-
-    step: int = 0
-    saved: int | None = None
-    first_evaluation: Evaluation | None = None
-    last_evaluation: Evaluation | None = None
+from worker.progress import Progress
 
 
 class Trainer:
@@ -40,40 +30,54 @@ class Trainer:
         pilot: Pilot | None,
         metrics: Metrics | None,
         fingerprint: str,
+        ready_at: float,
     ) -> None:
+        """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
+        self._ready_at = ready_at
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
         self._validation = generation.validation_batches()
-        self._save_started_at = progress.step
         self._trouble = ""
 
-    def run(self) -> Ended:
-        """Train to the end; returns FINISHED or STOPPED.
+    def run(self) -> Ended | int:
+        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number takes over.
 
         Raises:
             Ended: anything else. What the user's layers raise.
         """
         while self.progress.step < self.job.total_steps:
             end = self._boundary(self._evaluate()) if self._evaluation_due() else None
-            end = end or self._boundary(self._step())
             if end is not None:
                 return end
+            header, generation = self._step()
+            end = self._boundary(header)
+            if end is not None:
+                return end
+            if header is Header.CHANGE:
+                self._finish_save()
+                return generation
         return self._finish()
 
-    def _step(self) -> Header:
-        """One step, from forward to optimizer."""
+    def go_on(self, ready_at: float) -> None:
+        """A change that did not happen counts as pause from its boundary on."""
+        self._ready_at = ready_at
+
+    def _step(self) -> tuple[Header, int]:
+        """One step, from forward to optimizer. Returns the header, and the next generation for CHANGE."""
         step = self.progress.step
         started = time.perf_counter()
+        pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
         losses = self.generation.train_step(step)
         layers, microbatches = self.plan.layer_count, self.plan.microbatches
         values = self.generation.gradient_norms()
         values |= {layers + microbatch: float(loss) for microbatch, loss in losses.items()}
-        values[layers + microbatches] = self._header()
-        summed = self.generation.exchange(values, layers + microbatches + 1)
+        end = layers + microbatches
+        values[end], values[end + 1] = self._header(step + 1, may_change=step + 1 < self.job.total_steps)
+        summed = self.generation.exchange(values, end + 2)
         norm = math.sqrt(_ordered_sum(summed[:layers]))
-        loss = _ordered_sum(summed[layers:-1]) / microbatches
+        loss = _ordered_sum(summed[layers:end]) / microbatches
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise Ended(
                 Cause.USER_EXCEPTION,
@@ -82,9 +86,9 @@ class Trainer:
             )
         rate = self._update(step, norm)
         self.progress.step = step + 1
-        elapsed_s = time.perf_counter() - started
-        self._tell(loss, norm, rate, elapsed_s)
-        return Header(round(summed[-1]))
+        self._ready_at = time.perf_counter()
+        self._tell(loss, norm, rate, self._ready_at - started, pause_s)
+        return Header(round(summed[end])), round(summed[end + 1])
 
     def _update(self, step: int, norm: float) -> float | None:
         """Optimizer steps. Returns the learning rate, None where the optimizer's own is used."""
@@ -95,7 +99,7 @@ class Trainer:
             layer.update(rate, scale)
         return rate
 
-    def _tell(self, loss: float, norm: float, rate: float | None, elapsed_s: float) -> None:
+    def _tell(self, loss: float, norm: float, rate: float | None, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
             return
         step, size = self.progress.step, self.plan.global_batch
@@ -106,15 +110,16 @@ class Trainer:
             rate,
             ((step - 1) * size, step * size - 1),
             elapsed_s,
+            pause_s,
             f"{self.plan.shape} {self.plan.schedule}",
         )
-        self._report(step=step, loss=loss, step_time_s=elapsed_s, plan=self.plan)
+        self._report(step=step, loss=loss, step_time_s=elapsed_s)
 
-    def _header(self) -> Header:
+    def _header(self, boundary: int, may_change: bool) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
-            return Header.GO
-        return self.pilot.header(self.saver is not None and self.saver.busy)
+            return Header.GO, 0
+        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, may_change)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
@@ -138,11 +143,11 @@ class Trainer:
 
     def _save(self) -> None:
         """Begin a save of this boundary, unless there is nothing new. All ranks decide alike."""
-        if self.saver is None or self._save_started_at == self.progress.step:
+        if self.saver is None or self.progress.save_begun == self.progress.step:
             return
         self._finish_save()
         self._report(phase=Phase.SAVING)
-        self._save_started_at = self.progress.step
+        self.progress.save_begun = self.progress.step
         publish = functools.partial(msgspec.structs.replace, self._manifest()) if self.pilot is not None else None
         self.saver.start(self.progress.step, self.generation.saved_here(), publish)
 
@@ -194,7 +199,7 @@ class Trainer:
         for batch in range(batches):
             losses = self.generation.evaluate(batch, self._validation)
             values = {microbatch: float(loss) for microbatch, loss in losses.items()}
-            values[microbatches] = self._header()
+            values[microbatches], _ = self._header(self.progress.step, may_change=False)
             summed = self.generation.exchange(values, microbatches + 1)
             total += _ordered_sum(summed[:-1]) / microbatches
             header = max(header, Header(round(summed[-1])))
@@ -229,7 +234,9 @@ class Trainer:
             layers=(),
             plan=self.plan,
             process_groups=ProcessGroups(
-                backend="gloo", members=target.ranks, replicas=tuple(stage.ranks for stage in self.plan.stages)
+                backend="gloo",
+                members=self.generation.world.members,
+                replicas=tuple(stage.ranks for stage in self.plan.stages),
             ),
             first_evaluation=self.progress.first_evaluation,
             last_evaluation=self.progress.last_evaluation,

@@ -58,8 +58,11 @@ class Group:
 class Groups:
     """All groups of one generation in this process, watched together."""
 
-    def __init__(self, store: Any, prefix: str, rank: int, size: int, host: str, on_lost: Callable[[], None]) -> None:
-        """Blocks until every rank has come. host: the store's; groups bind the address that routes to it."""
+    def __init__(
+        self, store: Any, prefix: str, rank: int, size: int, host: str, on_lost: Callable[[], None], timeout_s: float
+    ) -> None:
+        """Blocks until every rank has come, at most timeout_s. host: the store's; groups bind what routes to it."""
+        self._timeout = datetime.timedelta(seconds=timeout_s)
         self._store, self._prefix, self._rank = store, prefix, rank
         self._address = local_address(host)
         before = connected()
@@ -78,6 +81,11 @@ class Groups:
         """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
         self._watcher = Watcher(connected() - self._before, self._on_lost)
 
+    def break_off(self) -> None:
+        """Free every rank that waits for this one: it has failed and will not answer."""
+        if self._watcher is not None:
+            self._watcher.shut_down()
+
     def unwatch(self) -> None:
         if self._watcher is not None:
             self._watcher.close()
@@ -88,13 +96,14 @@ class Groups:
         if len(ranks) == 1:
             return Group(None, 0, 1)
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stubs lag behind
-        options._timeout = TIMEOUT
+        options._timeout = self._timeout
         options._devices = [ProcessGroupGloo.create_device(hostname=self._address)]
         store = PrefixStore(f"{self._prefix}/{name}", self._store)
         try:
             group = ProcessGroupGloo(store, place, len(ranks), options)
         except RuntimeError as error:
             raise PeerLost(f"could not join the group {name}: {str(error).splitlines()[0][:200]}") from None
+        group._set_default_timeout(TIMEOUT)
         return Group(group, place, len(ranks))
 
 

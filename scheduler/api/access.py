@@ -1,12 +1,16 @@
 """Who asks, and what they may see: bearer tokens; another team's job does not exist for a user."""
 
-from typing import Annotated, Protocol
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
 from scheduler.api.cluster import Cluster
+from scheduler.api.problems import request_id
 from scheduler.core.errors import Code, JctError
 from scheduler.core.story import Story, story_of
+from scheduler.store.audit import AuditEntry
 from scheduler.store.tokens import Role, Token
 
 
@@ -14,38 +18,74 @@ class FindsTokens(Protocol):
     def find(self, secret: str, now_us: int) -> Token | None: ...
 
 
+class KeepsAudit(Protocol):
+    def append(self, entry: AuditEntry) -> None: ...
+
+
 def cluster(request: Request) -> Cluster:
     found: Cluster = request.app.state.cluster
     return found
 
 
-def caller(request: Request) -> Token:
+ClusterDep = Annotated[Cluster, Depends(cluster)]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The bearer of a valid token, within one request."""
+
+    token: Token
+    cluster: Cluster
+    audit: KeepsAudit
+    request: str
+
+    @property
+    def user(self) -> str:
+        return self.token.user
+
+    @property
+    def team_seen(self) -> str | None:
+        """The only team whose jobs the caller may see; None for all."""
+        return None if self.token.role is Role.ADMIN else self.token.team
+
+    async def story(self, id: int, action: str) -> Story:
+        """The job, from memory or history. NOT_FOUND also for another team's: its existence is none of the caller's.
+
+        action: what is wanted of it, for the audit of a denial.
+        """
+        job = self.cluster.state.jobs.get(id)
+        story = story_of(self.cluster.state, job) if job is not None else await self.cluster.story(id)
+        denied = story is not None and self.team_seen not in (None, story.job.spec.team)
+        if denied:
+            await self.record(action, f"job {id}", allowed=False)
+        if story is None or denied:
+            raise JctError(Code.NOT_FOUND, f"there is no job {id}", hint="list yours with: jct ls -a")
+        return story
+
+    async def record(self, action: str, target: str, *, allowed: bool = True, old: Any = None, new: Any = None) -> None:
+        """Into the audit log, durably, off the daemon's one thread."""
+        entry = AuditEntry(
+            time_us=self.cluster.now_us(),
+            actor=self.user,
+            action=action,
+            target=target,
+            allowed=allowed,
+            old=old,
+            new=new,
+            request=self.request,
+        )
+        await asyncio.to_thread(self.audit.append, entry)
+
+
+def caller(request: Request) -> Caller:
     """Raises JctError NOT_LOGGED_IN, in the same words for every kind of bad token."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    found = None
-    if scheme.lower() == "bearer" and secret:
-        tokens: FindsTokens = request.app.state.tokens
-        found = tokens.find(secret.strip(), cluster(request).now_us())
-    if found is None:
-        raise JctError(
-            Code.NOT_LOGGED_IN, "this needs a valid token", hint="set JCT_TOKEN, or ask an admin for a token"
-        )
-    return found
+    tokens: FindsTokens = request.app.state.tokens
+    known = scheme.lower() == "bearer" and secret
+    token = tokens.find(secret.strip(), cluster(request).now_us()) if known else None
+    if token is None:
+        raise JctError(Code.NOT_LOGGED_IN, "this needs a valid token", hint="set JCT_TOKEN, or ask an admin for one")
+    return Caller(token, cluster(request), request.app.state.audit, request_id(request))
 
 
-ClusterDep = Annotated[Cluster, Depends(cluster)]
-CallerDep = Annotated[Token, Depends(caller)]
-
-
-def team_seen(token: Token) -> str | None:
-    """The only team whose jobs the caller may see; None for all."""
-    return None if token.role is Role.ADMIN else token.team
-
-
-async def visible_story(cluster: Cluster, token: Token, id: int) -> Story:
-    """The job, from memory or history. NOT_FOUND also for another team's: its existence is none of the caller's."""
-    job = cluster.state.jobs.get(id)
-    story = story_of(cluster.state, job) if job is not None else await cluster.story(id)
-    if story is None or team_seen(token) not in (None, story.job.spec.team):
-        raise JctError(Code.NOT_FOUND, f"there is no job {id}", hint="list yours with: jct ls -a")
-    return story
+CallerDep = Annotated[Caller, Depends(caller)]

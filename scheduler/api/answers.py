@@ -19,6 +19,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class Body(Strict):
+    """JSON as it stands: true is no number, and "5" is none either."""
+
+    model_config = ConfigDict(strict=True)
+
+
 class NoQuery(Strict):
     """For routes that take no query."""
 

@@ -4,7 +4,7 @@ from fastapi import FastAPI
 from typing_extensions import TypedDict
 
 from scheduler.api import events, inventory, jobs, logs, problems
-from scheduler.api.access import ClusterDep, FindsTokens
+from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
 from scheduler.core.errors import Code, JctError
@@ -14,11 +14,12 @@ class Health(TypedDict):
     status: str
 
 
-def create_app(cluster: Cluster, tokens: FindsTokens, version: str) -> FastAPI:
+def create_app(cluster: Cluster, tokens: FindsTokens, audit: KeepsAudit, version: str) -> FastAPI:
     """The pages of FastAPI's own documentation load scripts from elsewhere and are left out."""
     app = FastAPI(title="jctd", version=version, docs_url=None, redoc_url=None)
     app.state.cluster = cluster
     app.state.tokens = tokens
+    app.state.audit = audit
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestId)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from scheduler.api.access import CallerDep, ClusterDep, team_seen
+from scheduler.api.access import CallerDep
 from scheduler.api.answers import Plain, answer
 from scheduler.api.shapes import DeviceList, NodeList
 from scheduler.api.views import Moment, device_views, node_views
@@ -12,11 +12,11 @@ router = APIRouter(tags=["cluster"])
 
 
 @router.get("/nodes", response_model=NodeList)
-async def nodes(cluster: ClusterDep, _token: CallerDep, _: Plain) -> Response:
-    return answer(NodeList(nodes=node_views(Moment.of(cluster.state, cluster.now_us()))))
+async def nodes(caller: CallerDep, _: Plain) -> Response:
+    return answer(NodeList(nodes=node_views(Moment.of(caller.cluster.state, caller.cluster.now_us()))))
 
 
 @router.get("/devices", response_model=DeviceList)
-async def devices(cluster: ClusterDep, token: CallerDep, _: Plain) -> Response:
-    views = device_views(Moment.of(cluster.state, cluster.now_us()), team_seen(token))
+async def devices(caller: CallerDep, _: Plain) -> Response:
+    views = device_views(Moment.of(caller.cluster.state, caller.cluster.now_us()), caller.team_seen)
     return answer(DeviceList(devices=views))

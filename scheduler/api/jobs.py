@@ -6,9 +6,8 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from scheduler.api.access import CallerDep, ClusterDep, team_seen, visible_story
-from scheduler.api.answers import MAX_LIMIT, JobId, Plain, Strict, answer
-from scheduler.api.cluster import Cluster
+from scheduler.api.access import Caller, CallerDep
+from scheduler.api.answers import MAX_LIMIT, Body, JobId, Plain, Strict, answer
 from scheduler.api.paging import from_cursor, page
 from scheduler.api.shapes import JobPage, JobView
 from scheduler.api.times import rfc3339
@@ -16,29 +15,29 @@ from scheduler.api.views import Moment, job_summary, job_view
 from scheduler.core.entities import JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.shown import ENDED_STATES, LIVE_STATES
+from scheduler.core.story import Story
 from scheduler.jobfile import parse_document
 from scheduler.jobfile.fields import Priority, is_control
 from scheduler.jobfile.key import spec_key
 from scheduler.protocol.spec import JobSpec
-from scheduler.store.tokens import Role, Token
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
-class Submission(Strict):
+class Submission(Body):
     """job: the job file as JSON, its workdir absolute. spec_key: what the CLI computed of the code it saw."""
 
     job: dict[str, Any]
     spec_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
-class Change(Strict):
+class Change(Body):
     """What is named is changed; nothing else can be yet."""
 
     priority: Priority
 
 
-class Cancellation(Strict):
+class Cancellation(Body):
     reason: Annotated[str, Field(max_length=500)] = ""
 
 
@@ -57,89 +56,97 @@ IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=200, patt
 
 @router.post("", status_code=201, response_model=JobView)
 async def submit(
-    submission: Submission, cluster: ClusterDep, token: CallerDep, _: Plain, idempotency_key: IdempotencyKey = None
+    submission: Submission, caller: CallerDep, _: Plain, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """A new job. With an Idempotency-Key, trying again is safe: the same job is answered."""
-    spec = parse_document({"team": token.team, **submission.job})
-    if token.role is not Role.ADMIN and spec.team != token.team:
-        raise JctError(Code.NOT_ALLOWED, f"you may submit for team {token.team!r} only", field="team")
-    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, "")
-    id = await cluster.submit(spec, key, token.user, idempotency_key)
+    spec = parse_document({"team": caller.token.team, **submission.job})
+    if caller.team_seen not in (None, spec.team):
+        await caller.record("submit", f"team {spec.team}", allowed=False)
+        raise JctError(Code.NOT_ALLOWED, f"you may submit for team {caller.team_seen!r} only", field="team")
+    unseen_code = f"below {spec.workdir}"
+    key = submission.spec_key or spec_key(spec.entrypoint, spec.arguments, spec.global_batch, unseen_code)
+    id = await caller.cluster.submit(spec, key, caller.user, idempotency_key)
     if idempotency_key is not None:
-        await _same_as_before(cluster, token, id, spec)
-    return answer(await _view(cluster, token, id), 201, {"Location": f"/v1/jobs/{id}"})
+        await _same_as_before(caller, id, spec)
+    return answer(await _view(caller, id), 201, {"Location": f"/v1/jobs/{id}"})
 
 
-async def _same_as_before(cluster: Cluster, token: Token, id: int, spec: JobSpec) -> None:
+async def _same_as_before(caller: Caller, id: int, spec: JobSpec) -> None:
     """One key, one job: another body under a used key is a mistake that must not pass silently."""
-    story = await visible_story(cluster, token, id)
+    story = await caller.story(id, "submit")
     if story.job.spec != spec:
-        raise JctError(
-            Code.CONFLICT, f"this idempotency key belongs to job {id}, which is another one", hint="use a new key"
-        )
+        message = f"this idempotency key belongs to job {id}, which is another one"
+        raise JctError(Code.CONFLICT, message, hint="use a new key")
 
 
-async def _view(cluster: Cluster, token: Token, id: int) -> JobView:
-    story = await visible_story(cluster, token, id)
-    return job_view(story, Moment.of(cluster.state, cluster.now_us()))
+async def _view(caller: Caller, id: int) -> JobView:
+    story = await caller.story(id, "show")
+    return job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us()))
 
 
 @router.get("", response_model=JobPage)
-async def list_jobs(query: Annotated[Listing, Query()], cluster: ClusterDep, token: CallerDep) -> Response:
+async def list_jobs(query: Annotated[Listing, Query()], caller: CallerDep) -> Response:
     """Newest first, in pages."""
     unknown = [state for state in query.state if state not in (*LIVE_STATES, *ENDED_STATES)]
     if unknown:
         hint = f"states are: {', '.join((*LIVE_STATES, *ENDED_STATES))}"
         raise JctError(Code.BAD_SPEC, f"there is no state {unknown[0][:40]!r}", field="state", hint=hint)
     before = from_cursor(query.cursor) if query.cursor is not None else None
-    own = team_seen(token)
+    cluster, own = caller.cluster, caller.team_seen
+    now = rfc3339(cluster.now_us())
     if own is not None and query.team not in (None, own):
-        return answer(JobPage(now=rfc3339(cluster.now_us()), jobs=[], next=None))
+        return answer(JobPage(now=now, jobs=[], next=None))
     stories, following = await page(
         cluster, team=own or query.team, states=query.state, with_ended=query.all, before=before, limit=query.limit
     )
     moment = Moment.of(cluster.state, cluster.now_us())
-    return answer(
-        JobPage(now=rfc3339(moment.now_us), jobs=[job_summary(story, moment) for story in stories], next=following)
-    )
+    return answer(JobPage(now=now, jobs=[job_summary(story, moment) for story in stories], next=following))
 
 
 @router.get("/{id}", response_model=JobView)
-async def show(id: JobId, cluster: ClusterDep, token: CallerDep, _: Plain) -> Response:
-    return answer(await _view(cluster, token, id))
+async def show(id: JobId, caller: CallerDep, _: Plain) -> Response:
+    return answer(await _view(caller, id))
 
 
 @router.patch("/{id}", response_model=JobView)
-async def change(id: JobId, change: Change, cluster: ClusterDep, token: CallerDep, _: Plain) -> Response:
-    await visible_story(cluster, token, id)
-    await cluster.set_priority(id, change.priority, token.user)
-    return answer(await _view(cluster, token, id))
+async def change(id: JobId, change: Change, caller: CallerDep, _: Plain) -> Response:
+    story = await caller.story(id, "change")
+    await caller.cluster.set_priority(id, change.priority, caller.user)
+    await caller.record("change", f"job {id}", old={"priority": story.job.priority}, new=change.model_dump())
+    return answer(await _view(caller, id))
 
 
 @router.post("/{id}/cancel", response_model=JobView)
-async def cancel(
-    id: JobId, cluster: ClusterDep, token: CallerDep, _: Plain, cancellation: Cancellation | None = None
-) -> Response:
+async def cancel(id: JobId, caller: CallerDep, _: Plain, cancellation: Cancellation | None = None) -> Response:
     """In every state, as often as you like; the answer is the job as it stands then."""
     reason = cancellation.reason if cancellation else ""
     if any(map(is_control, reason)):
         raise JctError(Code.BAD_SPEC, "reason must not hold control characters", field="reason")
-    story = await visible_story(cluster, token, id)
+    story = await caller.story(id, "cancel")
     if story.job.state is not JobState.DONE:
-        await cluster.cancel(id, token.user, reason)
-    return answer(await _view(cluster, token, id))
+        await caller.cluster.cancel(id, caller.user, reason)
+        await _record_wanted(caller, story, "cancel")
+    return answer(await _view(caller, id))
 
 
 @router.post("/{id}/hold", response_model=JobView)
-async def hold(id: JobId, cluster: ClusterDep, token: CallerDep, _: Plain) -> Response:
+async def hold(id: JobId, caller: CallerDep, _: Plain) -> Response:
     """Keep it from running; one that runs is checkpointed and stopped."""
-    await visible_story(cluster, token, id)
-    await cluster.hold(id, token.user)
-    return answer(await _view(cluster, token, id))
+    story = await caller.story(id, "hold")
+    await caller.cluster.hold(id, caller.user)
+    await _record_wanted(caller, story, "hold")
+    return answer(await _view(caller, id))
 
 
 @router.post("/{id}/release", response_model=JobView)
-async def release(id: JobId, cluster: ClusterDep, token: CallerDep, _: Plain) -> Response:
-    await visible_story(cluster, token, id)
-    await cluster.release(id, token.user)
-    return answer(await _view(cluster, token, id))
+async def release(id: JobId, caller: CallerDep, _: Plain) -> Response:
+    story = await caller.story(id, "release")
+    await caller.cluster.release(id, caller.user)
+    await _record_wanted(caller, story, "release")
+    return answer(await _view(caller, id))
+
+
+async def _record_wanted(caller: Caller, before: Story, action: str) -> None:
+    """What was wanted of the job before, and is now."""
+    job = caller.cluster.state.jobs.get(before.job.id, before.job)
+    await caller.record(action, f"job {job.id}", old={"wanted": before.job.wanted}, new={"wanted": job.wanted})

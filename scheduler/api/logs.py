@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import Field
 
-from scheduler.api.access import CallerDep, ClusterDep, visible_story
+from scheduler.api.access import CallerDep
 from scheduler.api.answers import MAX_ID, JobId, Strict
 from scheduler.api.cluster import Cluster
 from scheduler.core.entities import Member
@@ -33,11 +33,12 @@ class LogQuery(Strict):
 
 
 @router.get("/{id}/logs", response_class=Response)
-async def logs(id: JobId, query: Annotated[LogQuery, Query()], cluster: ClusterDep, token: CallerDep) -> Response:
+async def logs(id: JobId, query: Annotated[LogQuery, Query()], caller: CallerDep) -> Response:
     """Bytes from `offset`. Headers: X-Log-Offset of the first byte (beyond what was asked where the head is gone),
     X-Log-Size so far, X-Log-Open whether more may come.
     """
-    member = find_member(await visible_story(cluster, token, id), query)
+    cluster = caller.cluster
+    member = find_member(await caller.story(id, "logs"), query)
     start = query.offset
     if query.tail is not None:
         start = await tail_offset(cluster, member, query.tail)

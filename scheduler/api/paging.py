@@ -2,12 +2,14 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 
 from scheduler.api.cluster import Cluster
 from scheduler.core.entities import JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.shown import ENDED_STATES, shown_state
+from scheduler.core.state import State
 from scheduler.core.story import Story, story_of
 
 
@@ -21,9 +23,10 @@ def from_cursor(cursor: str) -> int:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         text = ""
-    if not text.startswith("id<") or not text[3:].isdecimal() or to_cursor(int(text[3:])) != cursor:
+    found = re.fullmatch(r"id<([1-9][0-9]{0,17})", text)
+    if found is None:
         raise JctError(Code.BAD_SPEC, "this cursor is none of jctd's", field="cursor", hint="begin without a cursor")
-    return int(text[3:])
+    return int(found[1])
 
 
 async def page(
@@ -32,7 +35,7 @@ async def page(
     """Jobs with id < before, and the cursor of the next page. states: empty for all that with_ended allows."""
     ended = [state for state in states if state in ENDED_STATES]
     wants_ended = bool(ended) if states else with_ended
-    found = {story.job.id: story for story in _in_memory(cluster, team, states, before, wants_ended)}
+    found = {story.job.id: story for story in _in_memory(cluster.state, team, states, wants_ended, before, limit + 1)}
     if wants_ended:
         for story in await cluster.past_jobs(before, limit + 1, team, ended):
             found.setdefault(story.job.id, story)
@@ -42,17 +45,19 @@ async def page(
 
 
 def _in_memory(
-    cluster: Cluster, team: str | None, states: Sequence[str], before: int | None, wants_ended: bool
+    state: State, team: str | None, states: Sequence[str], wants_ended: bool, before: int | None, count: int
 ) -> list[Story]:
-    """Jobs that are not DONE are all in memory; a job that has just ended is there before the database has its end."""
-    state = cluster.state
-    stories = [
-        story_of(state, job)
-        for job in state.jobs.values()
-        if (wants_ended or job.state is not JobState.DONE)
-        and (before is None or job.id < before)
-        and team in (None, job.spec.team)
-    ]
-    if not states:
-        return stories
-    return [x for x in stories if shown_state(x.job, x.attempts, state.progress.get(x.job.id)) in states]
+    """The newest `count`. All that are not DONE are here; so is one that has just ended, before its commit."""
+    found: list[Story] = []
+    for id in sorted(state.jobs, reverse=True):
+        job = state.jobs[id]
+        if job.state is JobState.DONE and not wants_ended:
+            continue
+        if (before is not None and id >= before) or team not in (None, job.spec.team):
+            continue
+        story = story_of(state, job)
+        if not states or shown_state(job, story.attempts, state.progress.get(id)) in states:
+            found.append(story)
+        if len(found) == count:
+            break
+    return found

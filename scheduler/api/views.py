@@ -75,6 +75,7 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
     progress = state.progress.get(job.id)
     attempt = story.attempts[-1] if story.attempts else None
     is_open = attempt is not None and attempt.state is not AttemptState.ENDED
+    is_over = job.state is JobState.DONE
     reason = shown_reason(job, story.attempts)
     return JobSummary(
         id=job.id,
@@ -87,8 +88,8 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
         reason=Reason(code=reason[0], text=reason[1], since=rfc3339(reason[2])) if reason else None,
         result=job.result,
         ended_by=job.ended_by,
-        exit_code=job.exit_code,
-        signal=job.signal,
+        exit_code=job.exit_code if is_over else None,
+        signal=job.signal if is_over else None,
         gpus=Gpus(
             have=moment.held[job.id, job.last_attempt] if is_open else 0,
             min=job.spec.min_devices,

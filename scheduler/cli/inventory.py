@@ -1,9 +1,10 @@
 """`jct nodes` and `jct gpus`."""
 
 from scheduler.cli.client import Client
+from scheduler.cli.grid import grid
 from scheduler.cli.options import Json
 from scheduler.cli.output import print_json
-from scheduler.cli.table import plain_table, print_table, short_duration
+from scheduler.cli.table import short_duration
 
 
 def nodes(json: Json = False) -> None:
@@ -23,7 +24,7 @@ def nodes(json: Json = False) -> None:
         ]
         for node in found
     ]
-    print_table(plain_table(titles, rows), None)
+    grid(titles, rows).print()
 
 
 def gpus(json: Json = False) -> None:
@@ -43,4 +44,4 @@ def gpus(json: Json = False) -> None:
         ]
         for device in found
     ]
-    print_table(plain_table(("DEVICE", "NODE", "KIND", "MEMORY", "STATE", "HELD BY"), rows), None)
+    grid(("DEVICE", "NODE", "KIND", "MEMORY", "STATE", "HELD BY"), rows).print()

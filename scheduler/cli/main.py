@@ -25,6 +25,8 @@ COMMANDS: dict[str, Entry] = {
     "hold": ("act", "hold", "Keep jobs from running."),
     "release": ("act", "release", "Let held jobs run."),
     "update": ("act", "update", "Change a job's priority."),
+    "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
+    "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
     "nodes": ("inventory", "nodes", "List nodes."),
     "gpus": ("inventory", "gpus", "List devices and who has them."),
     "plan": ("plan", "plan", "Plan stages and micro-batches for each GPU count, offline."),

@@ -9,7 +9,7 @@ import typer
 from scheduler.cli.client import Client
 from scheduler.cli.options import Json, Width, table_width
 from scheduler.cli.output import print_json
-from scheduler.cli.table import job_table, print_table
+from scheduler.cli.table import job_table
 
 WATCH_S = 2.0
 
@@ -35,7 +35,7 @@ def ls(
     if json:
         print_json(now=now, jobs=jobs[::-1])
     else:
-        print_table(job_table(jobs[::-1], now, table_width(width)), table_width(width))
+        job_table(jobs[::-1], now, table_width(width)).print()
 
 
 def _watch(client: Client, limit: int | None, filters: dict[str, Any], width: int | None) -> None:

@@ -3,9 +3,9 @@
 from typing import Any
 
 from scheduler.cli.client import Client
+from scheduler.cli.grid import grid
 from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_json, visible
-from scheduler.cli.table import plain_table, print_table
 from scheduler.durations import format_duration
 
 
@@ -19,7 +19,7 @@ def show(id: Id, json: Json = False) -> None:
         print(f"{title:<14}{visible(value)}")
     if job["attempts"]:
         print()
-        print_table(plain_table(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]]), None)
+        grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]]).print()
 
 
 def facts(job: dict[str, Any]) -> list[tuple[str, str]]:

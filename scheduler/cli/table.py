@@ -1,16 +1,10 @@
-"""The queue as a table: pure functions from job summaries to a rich table that never wraps.
-
-`ls`, `ls --watch` and `demo` share it. Widths are those of the display: 漢 is two columns wide.
-"""
+"""The queue as a table: pure functions from job summaries to a grid. `ls`, `ls --watch` and `demo` share it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
-
+from scheduler.cli.grid import Grid, width_of
 from scheduler.cli.output import age_s, visible
 
 Job = dict[str, Any]
@@ -61,12 +55,18 @@ def _loss(job: Job, _now: str) -> str:
     return f"{job['loss']:.3f}" if job["loss"] is not None else "-"
 
 
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def _unit(seconds: float) -> tuple[str, int]:
+    """The largest of which there are two."""
+    return next((unit for unit in _UNITS if seconds >= 2 * unit[1]), _UNITS[-1])
+
+
 def short_duration(seconds: float) -> str:
     """One number and one unit: 42s, 7m, 3h, 5d."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{round(seconds / size)}{unit}"
-    return f"{max(0, round(seconds))}s"
+    name, size = _unit(seconds)
+    return f"{max(0, round(seconds / size))}{name}"
 
 
 def _eta(job: Job, now: str) -> str:
@@ -74,8 +74,10 @@ def _eta(job: Job, now: str) -> str:
     eta = job["eta"]
     if eta is None or eta["finish_earliest"] is None:
         return "-"
-    low, high = (short_duration(-age_s(eta[end], now)) for end in ("finish_earliest", "finish_latest"))
-    return f"~{low}" if low == high else f"{low}-{high}"
+    low_s, high_s = (max(0.0, -age_s(eta[end], now)) for end in ("finish_earliest", "finish_latest"))
+    name, size = _unit(high_s)
+    low, high = round(low_s / size), round(high_s / size)
+    return f"~{high}{name}" if low == high else f"{low}-{high}{name}"
 
 
 def _where(job: Job, now: str) -> str:
@@ -83,6 +85,8 @@ def _where(job: Job, now: str) -> str:
     reason, eta = job["reason"], job["eta"]
     if reason is None:
         return ",".join(job["nodes"])
+    if reason["code"] == job["state"]:
+        return str(reason["text"])
     start = f" (starts in ~{short_duration(-age_s(eta['start'], now))})" if eta and eta["start"] else ""
     return f"{reason['code']}: {reason['text']}{start}" if reason["text"] else reason["code"]
 
@@ -103,26 +107,17 @@ DEMO_COLUMNS = _TO_END
 LS_COLUMNS = (*_TO_END, Column("WHERE/WHY", _where, least=16))
 
 
-def job_table(jobs: Sequence[Job], now: str, width: int | None, columns: Sequence[Column] = LS_COLUMNS) -> Table:
-    """A table at most `width` columns wide, or as wide as its content where width is None."""
+def job_table(jobs: Sequence[Job], now: str, width: int | None, columns: Sequence[Column] = LS_COLUMNS) -> Grid:
+    """A grid at most `width` columns wide, or as wide as its content where width is None."""
     cells = [[visible(column.cell(job, now)) for column in columns] for job in jobs]
-    natural = [max([cell_len(column.title), *(cell_len(row[i]) for row in cells)]) for i, column in enumerate(columns)]
+    titles = [column.title for column in columns]
+    natural = [max(map(width_of, column)) for column in zip(titles, *cells, strict=True)]
+    rows = [
+        [(cell, _STYLES.get(cell, "") if title == "STATE" else "") for cell, title in zip(row, titles, strict=True)]
+        for row in cells
+    ]
     widths = natural if width is None else fit(columns, natural, width)
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    shown = [i for i, wide in enumerate(widths) if wide]
-    for i in shown:
-        table.add_column(
-            Text(columns[i].title),
-            width=widths[i],
-            justify="right" if columns[i].right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for row in cells:
-        table.add_row(
-            *(Text(row[i], style=_STYLES.get(row[i], "") if columns[i].title == "STATE" else "") for i in shown)
-        )
-    return table
+    return Grid(titles, rows, widths, [column.right for column in columns])
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
@@ -145,23 +140,3 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[i
     while excess() > 0 and max(widths) > 1:
         widths[max(range(len(widths)), key=lambda i: widths[i])] -= 1
     return widths
-
-
-def plain_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A simple list, as wide as it is."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(Text(title), no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
-    return table
-
-
-def print_table(table: Table, width: int | None) -> None:
-    """width None: wide enough for everything. Colour only on a terminal, and not where NO_COLOR is set."""
-    from rich.console import Console
-
-    console = Console(width=width or 100_000, highlight=False, soft_wrap=False)
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

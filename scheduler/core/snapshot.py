@@ -27,7 +27,7 @@ def remaining_steps(state: State, job: Job) -> int:
     """Declared steps less those done; of a waiting job, less those saved. At least 1."""
     progress = state.progress.get(job.id)
     done = progress.step if progress is not None and progress.step is not None else job.saved_step
-    return max(1, (job.total_steps or 1) - (done or 0))
+    return max(1, (job.total_steps or state.probed(job).total_steps or 1) - (done or 0))
 
 
 def _devices(state: State) -> tuple[DeviceView, ...]:
@@ -93,9 +93,9 @@ def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
 
 def menu_request(state: State, job: Job) -> MenuRequest:
     """What bounds the job's choice; the first training plan has pinned its micro-batch size (LIFECYCLE 7)."""
-    spec = job.spec
+    spec, probed = job.spec, state.probed(job)
     return MenuRequest(
-        profiles=state.profiles_of(job.spec_key), global_batch=job.global_batch or 1,
+        profiles=probed.profiles, global_batch=job.global_batch or probed.global_batch or 1,
         min_devices=spec.min_devices, max_devices=spec.max_devices, allowed_devices=spec.allowed_devices,
         microbatch_size=job.microbatch_size or spec.microbatch_size, microbatches=spec.microbatches,
         stages=spec.stages, replicas=spec.replicas, schedule=spec.schedule,

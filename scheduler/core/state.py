@@ -41,6 +41,15 @@ class Progress:
     last_evaluation: Evaluation | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Profiles on every device kind they were measured on; sizes as the user's code gave them."""
+
+    profiles: tuple[ModelProfile, ...]
+    total_steps: int | None
+    global_batch: int | None
+
+
 @dataclass(slots=True)
 class Counters:
     """The next number of everything that never returns."""
@@ -164,7 +173,11 @@ class State:
     def leases_of(self, job: int, attempt: int) -> list[Lease]:
         return [lease for lease in self.leases.values() if (lease.job, lease.attempt) == (job, attempt)]
 
-    def profiles_of(self, spec_key: str) -> tuple[ModelProfile, ...]:
-        return tuple(
-            profile for (key, _), record in self.profiles.items() if key == spec_key for profile in record.profiles
+    def probed(self, job: Job) -> "Probed":
+        """What is known of the job's model, from its own probe or from that of an equal job before it."""
+        records = [record for (key, _), record in self.profiles.items() if key == job.spec_key]
+        return Probed(
+            profiles=tuple(profile for record in records for profile in record.profiles),
+            total_steps=next((record.total_steps for record in records), None),
+            global_batch=next((record.global_batch for record in records), None),
         )

@@ -6,6 +6,6 @@ from typing import Any
 
 
 def spec_key(entrypoint: str, arguments: dict[str, Any], global_batch: int | None, code_digest: str) -> str:
-    """code_digest: of the user's code as far as it was seen, empty where it was not."""
+    """code_digest: of the user's code as far as it was seen; elsewhere, where it lies."""
     parts = [entrypoint, arguments, global_batch, code_digest]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

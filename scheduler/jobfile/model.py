@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from policies.schedules.catalogue import FAMILIES
 from scheduler.jobfile.fields import (
     MAX_GRACE_S,
     AbsolutePath,
@@ -26,7 +27,7 @@ from scheduler.jobfile.fields import (
     one_or_list,
 )
 
-Schedules = Literal["1f1b", "gpipe"]
+HONOURED_SCHEDULES = ("1f1b", "gpipe")
 Signals = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 MAX_LABELS = 64
 
@@ -40,6 +41,14 @@ class Part(BaseModel):
 
 def _auto_is_none(value: Any) -> Any:
     return None if value == "auto" else value
+
+
+def _schedule(name: str | None) -> str | None:
+    if name is None or name in HONOURED_SCHEDULES:
+        return name
+    if name in FAMILIES:
+        raise ValueError(f"the schedule {name} is not supported yet; use one of {', '.join(HONOURED_SCHEDULES)}")
+    raise ValueError(f"there is no such schedule; use auto or one of {', '.join(HONOURED_SCHEDULES)}")
 
 
 def _whole_is_range(value: Any) -> Any:
@@ -86,7 +95,7 @@ class Parallel(Part):
     micro_batch_size: Annotated[Count | None, BeforeValidator(_auto_is_none)] = None
     global_batch: Count | None = None
     data: Devices = 1
-    schedule: Annotated[Schedules | None, BeforeValidator(_auto_is_none)] = None
+    schedule: Annotated[str | None, AfterValidator(_schedule), BeforeValidator(_auto_is_none)] = None
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:

@@ -76,7 +76,8 @@ class Target(Message, frozen=True, kw_only=True):
     """What one member shall be. (job, attempt, member) never returns.
 
     ranks: the member of each rank in this generation. plan is None for a probe. store: "host:port" of the
-    generation's TCPStore, None until its node has reported it. save_no: raised to ask for a checkpoint now.
+    generation's TCPStore, None until its node has reported it (Report.store_generation tells which generation's it is).
+    save_no: raised to ask for a checkpoint now.
     """
 
     job: int
@@ -108,6 +109,7 @@ class Report(Message, frozen=True, kw_only=True):
     """What one member is. seq grows with every change; only the highest counts. Unknown is None, never 0.
 
     step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
+    store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for.
     """
 
     job: int
@@ -121,6 +123,7 @@ class Report(Message, frozen=True, kw_only=True):
     step: int | None = None
     saved: int | None = None
     store: str | None = None
+    store_generation: int = 1
     exit_code: int | None = None
     signal: int | None = None
     cause: Cause | None = None

@@ -58,6 +58,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: train or probe. nonce: random, in the environment of every process of the attempt, so that strays are found.
     saved_step: of the newest checkpoint the daemon knows of; the checkpoint store itself has the last word.
+    hold_at: steps before which the pilot waits for the next generation to be proposed; for scripted changes only.
     """
 
     kind: str
@@ -68,3 +69,4 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     start_timeout_s: float = 300.0
     probe_timeout_s: float = 60.0
+    hold_at: tuple[int, ...] = ()

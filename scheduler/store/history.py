@@ -6,7 +6,7 @@ from sqlalchemy import Engine, select
 
 from scheduler.core.entities import Attempt, Event, Generation, Job, JobState, Member
 from scheduler.core.story import Story
-from scheduler.store.rows import TABLES, to_entity
+from scheduler.store.rows import TABLES, clean, to_entity
 
 MAX_PAGE = 1_000
 
@@ -31,7 +31,7 @@ class History:
         if before is not None:
             query = query.where(table.c.id < before)
         if team is not None:
-            query = query.where(table.c.team == team)
+            query = query.where(table.c.team == clean(team))
         if results := list(results):
             query = query.where(table.c.result.in_(results))
         query = query.order_by(table.c.id.desc()).limit(min(limit, MAX_PAGE))

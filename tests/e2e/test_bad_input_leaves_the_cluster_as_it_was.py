@@ -38,7 +38,7 @@ def test_mistakes_that_show_when_the_job_starts(quiet: Cluster) -> None:
 @pytest.mark.parametrize(
     ("fields", "clue"),
     [
-        ({"prioritee": 3}, "priority"),
+        ({"prioritee": 3}, "prioritee"),
         ({"gpus": {"min": 4, "max": 2}}, "min"),
         ({"gpus": 0}, "gpus"),
         ({"command": ["python"]}, "exactly one"),

@@ -5,14 +5,11 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-import uvicorn
-from small_cluster import SmallCluster
+from small_server import serving
 
-from scheduler.api.app import create_app
 from scheduler.cli import logs, submit, wait
 from scheduler.cli.main import ALIASES, COMMANDS, run
 from scheduler.store.tokens import Role
@@ -20,48 +17,18 @@ from scheduler.store.tokens import Role
 JCT = [sys.executable, "-c", "from scheduler.cli.main import main; main()"]
 
 
-class Living(SmallCluster):
-    """Time passes with every request, so that what waits sees the world move."""
-
-    speed_s = 0.0
-
-    def now_us(self) -> int:
-        if self.speed_s:
-            self.advance(self.speed_s, min(self.speed_s, 0.25))
-        return super().now_us()
-
-
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
     """A small cluster behind a real server on loopback, and a CLI that knows it."""
-    living = Living(tmp_path)
-    config = uvicorn.Config(
-        create_app(living, living.tokens, "0"), port=0, log_level="warning", lifespan="off", ws="none"
-    )
-    server = uvicorn.Server(config)
-    started = threading.Event()
-    startup = server.startup
-
-    async def startup_and_tell(sockets=None):
-        await startup(sockets)
-        started.set()
-
-    server.startup = startup_and_tell
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    assert started.wait(30)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    monkeypatch.setenv("JCT_URL", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("JCT_TOKEN", living.token())
     for name in ("JCT_TEAM", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     for module in (logs, wait):
         monkeypatch.setattr(module, "POLL_S", 0.001)
     monkeypatch.setattr(submit, "PAUSE_S", 0.001)
-    yield living
-    server.should_exit = True
-    thread.join()
-    living.close()
+    with serving(tmp_path) as (living, url):
+        monkeypatch.setenv("JCT_URL", url)
+        monkeypatch.setenv("JCT_TOKEN", living.token())
+        yield living
 
 
 @pytest.fixture

@@ -1,15 +1,21 @@
 """What REST promises: jobs in and out, true states, one team's jobs only, problems with stable codes."""
 
 import asyncio
+import base64
+import contextlib
 import json
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_cluster import START_US, SmallCluster
 
 from scheduler.api.app import create_app
 from scheduler.api.middleware import MAX_BODY_BYTES
+from scheduler.api.paging import from_cursor, to_cursor
 from scheduler.api.times import rfc3339
+from scheduler.core.errors import JctError
 from scheduler.core.settings import US
 from scheduler.store.tokens import Role
 
@@ -20,7 +26,7 @@ class Client:
     """Requests to the real application, without a socket."""
 
     def __init__(self, cluster: SmallCluster, token: str | None) -> None:
-        self._app = create_app(cluster, cluster.tokens, "0")
+        self._app = create_app(cluster, cluster.tokens, cluster.audit, "0")
         self._headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
 
     def __call__(self, method: str, path: str, headers: dict[str, str] | None = None, **more: object) -> httpx.Response:
@@ -222,7 +228,16 @@ def test_hold_release_priority_and_cancel(admin):
     assert admin("POST", f"/v1/jobs/{id}/release").json()["state"] == "PENDING"
     problem(admin("POST", f"/v1/jobs/{id}/release"), 409, "conflict")
     assert admin("PATCH", f"/v1/jobs/{id}", json={"priority": 90}).json()["priority"] == 90
-    for change in ({}, {"priority": None}, {"priority": -1}, {"priority": 10**9}, {"name": "x"}, {"priority": 1.5}):
+    for change in (
+        {},
+        {"priority": None},
+        {"priority": -1},
+        {"priority": 10**9},
+        {"name": "x"},
+        {"priority": 1.5},
+        {"priority": True},
+        {"priority": "5"},
+    ):
         problem(admin("PATCH", f"/v1/jobs/{id}", json=change), 422, "bad-spec")
     gone = admin("POST", f"/v1/jobs/{id}/cancel", json={"reason": "no longer needed"}).json()
     assert (gone["state"], gone["ended_by"]) == ("CANCELLED", "root")
@@ -279,11 +294,17 @@ def test_lists_are_filtered_by_state_and_team(admin):
     "query",
     [
         {"limit": 0}, {"limit": -1}, {"limit": 10**9}, {"limit": "x"}, {"cursor": "x"}, {"cursor": "aWQ8LTE"},
-        {"cursor": ""}, {"state": "SLEEPING"}, {"teamm": "x"}, {"all": "perhaps"},
+        {"cursor": ""}, {"cursor": to_cursor(10**30)}, {"state": "SLEEPING"}, {"teamm": "x"}, {"all": "perhaps"},
     ],
 )  # fmt: skip
 def test_nonsense_in_a_list_is_refused(admin, query):
     problem(admin("GET", "/v1/jobs", params=query), 422, "bad-spec")
+
+
+@given(st.text(max_size=40) | st.binary(max_size=30).map(lambda data: base64.urlsafe_b64encode(data).decode()))
+def test_any_cursor_is_ours_or_refused(text):
+    with contextlib.suppress(JctError):
+        assert to_cursor(from_cursor(text)) == text
 
 
 # --- who may what ---------------------------------------------------------------------------------------------
@@ -307,6 +328,26 @@ def test_another_teams_job_does_not_exist(admin, eva, rob, cluster):
     cluster.advance(3)
     assert {device["job"] for device in rob.get("/v1/devices")["devices"]} == {None}
     assert id in {device["job"] for device in eva.get("/v1/devices")["devices"]}
+
+
+def test_acts_and_denied_acts_are_audited(admin, eva, rob, cluster):
+    id = eva.submit()
+    eva("PATCH", f"/v1/jobs/{id}", json={"priority": 70})
+    rob("POST", f"/v1/jobs/{id}/cancel")
+    rob("GET", f"/v1/jobs/{id}/logs")
+    rob("POST", "/v1/jobs", json={"job": JOB})
+    response = admin("POST", f"/v1/jobs/{id}/cancel")
+    entries = cluster.audit.newest(10)
+    assert [(entry.actor, entry.action, entry.target, entry.allowed) for entry in reversed(entries)] == [
+        ("eva", "change", f"job {id}", True),
+        ("rob", "cancel", f"job {id}", False),
+        ("rob", "logs", f"job {id}", False),
+        ("rob", "submit", "team nlp", False),
+        ("root", "cancel", f"job {id}", True),
+    ]
+    assert (entries[-1].old, entries[-1].new) == ({"priority": 50}, {"priority": 70})
+    assert (entries[0].old, entries[0].new) == ({"wanted": "run"}, {"wanted": "cancel"})
+    assert entries[0].request == response.headers["x-request-id"]
 
 
 def test_a_user_submits_for_the_own_team(eva):

@@ -91,13 +91,19 @@ def allocates_too_much():
     raise MemoryError
 
 
-def slow(steps=10**6):
+def dies_as_a_newcomer(**arguments):
+    if int(os.environ["JCT_MEMBER"]) >= 2:
+        os._exit(9)
+    return slow(**arguments)
+
+
+def slow(steps=10**6, **arguments):
     class Slow(tiny.Block):
         def forward(self, x):
             time.sleep(0.005)
             return super().forward(x)
 
-    return tiny.job(steps=steps, layer_class=Slow)
+    return tiny.job(steps=steps, layer_class=Slow, **arguments)
 
 
 torch.manual_seed(0)

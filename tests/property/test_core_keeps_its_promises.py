@@ -123,13 +123,24 @@ class CoreMachine(RuleBasedStateMachine):
     # --- what may happen ------------------------------------------------------------------------------------
 
     @rule(
-        target=jobs, low=st.integers(1, 4), more=st.integers(0, 3), priority=st.integers(0, 100),
-        steps=st.integers(1, 60), preemptible=st.booleans(),
+        target=jobs,
+        low=st.integers(1, 4),
+        more=st.integers(0, 3),
+        priority=st.integers(0, 100),
+        steps=st.integers(1, 60),
+        preemptible=st.booleans(),
     )
     def submit(self, low: int, more: int, priority: int, steps: int, preemptible: bool) -> int:
         spec = JobSpec(
-            name="j", entrypoint="m:f", workdir="/w", min_devices=low, max_devices=min(4, low + more),
-            priority=priority, total_steps=steps, global_batch=8, preemptible=preemptible,
+            name="j",
+            entrypoint="m:f",
+            workdir="/w",
+            min_devices=low,
+            max_devices=min(4, low + more),
+            priority=priority,
+            total_steps=steps,
+            global_batch=8,
+            preemptible=preemptible,
         )
         reply = self._ask(lambda n: Submit(request=n, spec=spec, spec_key="k", user="u"))
         assert reply.job in self.state.jobs  # type: ignore[attr-defined]
@@ -283,8 +294,6 @@ def _restore(state: State, entity: object) -> None:
     if isinstance(entity, Lease) and entity.state is LeaseState.CLOSED:
         return
     state.put(entity, Effects())  # type: ignore[arg-type]
-
-
 
 
 CoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

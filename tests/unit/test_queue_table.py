@@ -47,7 +47,10 @@ JOBS = [
         140, "evil\x1b[2J\nname", "HELD",
         reason={"code": "Held", "text": "held by eva; release it with: jct release 140", "since": NOW},
     ),
-    job(141, "over", "COMPLETED", step=300, total_steps=300),
+    job(
+        141, "over", "COMPLETED", step=300, total_steps=300,
+        reason={"code": "COMPLETED", "text": "finished", "since": NOW},
+    ),
 ]  # fmt: skip
 
 
@@ -62,6 +65,12 @@ def drawn(width: int | None, columns=LS_COLUMNS, jobs=JOBS) -> list[str]:
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_table_looks_as_it_did(name, columns, width):
     assert "\n".join(drawn(width, columns)) + "\n" == (GOLDEN / f"{name}-{width}.txt").read_text()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_is_printed_is_what_is_drawn_live(width, capsys):
+    job_table(JOBS, NOW, width).print()
+    assert capsys.readouterr().out.splitlines() == drawn(width)
 
 
 @pytest.mark.parametrize("columns", [LS_COLUMNS, DEMO_COLUMNS])

@@ -28,6 +28,7 @@ from scheduler.core.targets import targets_of
 from scheduler.protocol.messages import Chunk, DeviceInfo, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
+from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
 from scheduler.store.tokens import Role, Tokens
 
@@ -44,6 +45,7 @@ class SmallCluster:
         self.repository = Repository.open(f"sqlite:///{folder}/jctd.db")
         self.state: State = self.repository.load()
         self.tokens = Tokens(self.repository)
+        self.audit = Audit(self.repository)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}
         self.missing = self.broken = ""

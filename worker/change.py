@@ -1,0 +1,290 @@
+"""From one generation to the next without stopping: prepare beside training, transfer at a boundary, decide once.
+
+Keys in the new generation's store: ready/MEMBER ("" or why not), switch (where training stands, from the old pilot; or
+why there is no change), state/LAYER, vote/MEMBER ("" or why not), decision ("commit" or "abort: ..."), done/MEMBER.
+Until the decision everything can go back: old layers and old groups are kept. After it nothing can.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+
+from policies.ir.plan import ParallelPlan
+from policies.schedules.lowering import orders_for
+from scheduler.protocol.messages import Cause, Target
+from worker.control import Control
+from worker.entrypoint import user_exception
+from worker.errors import Ended, PeerLost
+from worker.generation import Generation, dtype_of, own_layers
+from worker.layer import Layer, build_layers
+from worker.progress import Progress
+from worker.rendezvous import Rendezvous
+from worker.reshard import exchange, owners, transfers
+from worker.sdk import PipelineJob
+from worker.shapes import LayerShapes, Shape
+from worker.transport import connect_store
+from worker.world import World, enter
+
+PREPARE_S = 120.0
+DECIDE_S = 30.0
+DOUBT_S = 10.0
+
+
+class Proposal:
+    """The next generation, in a member of the present one: joins its store in a thread while training goes on.
+
+    In the pilot's member the thread also waits for everybody else.
+    """
+
+    def __init__(self, control: Control, present: World, is_pilot: bool) -> None:
+        self._control, self._present, self._is_pilot = control, present, is_pilot
+        self._lock = threading.Lock()
+        self._highest = present.generation
+        self._open: int | None = None
+        self._ready: int | None = None
+        self._joined: dict[int, World] = {}
+        self._threads: dict[int, threading.Thread] = {}
+        control.listen(self._look)
+
+    @property
+    def known(self) -> bool:
+        """One is proposed, and neither dropped nor withdrawn."""
+        return self._open is not None
+
+    @property
+    def ready(self) -> int | None:
+        """The proposed generation's number once all members of both generations are in its store."""
+        with self._lock:
+            return self._ready if self._ready == self._open else None
+
+    def settle(self, generation: int) -> World:
+        """The world of a generation that the header has announced; a withdrawal after that comes too late."""
+        self._threads[generation].join(PREPARE_S)
+        return self._joined[generation]
+
+    def drop(self, why: str) -> None:
+        """No change after all: newcomers are told, and the number is never used again."""
+        with self._lock:
+            generation, self._open, self._ready = self._open, None, None
+        if self._is_pilot and generation in self._joined:
+            self._joined[generation].meet(lambda: None).set("switch", {"abort": why})
+
+    def _look(self) -> None:
+        """Called with each Target: begin to prepare what it proposes, drop what it does not propose any more."""
+        target = self._control.target
+        if self._open is not None and target.generation != self._open:
+            self.drop("it was withdrawn")
+        if self._open is None and target.generation > self._highest and target.store is not None:
+            self._open = self._highest = target.generation
+            thread = threading.Thread(target=self._prepare, args=(target, target.store), name="prepare", daemon=True)
+            self._threads[target.generation] = thread
+            thread.start()
+
+    def _prepare(self, target: Target, store: str) -> None:
+        """Join the store; the pilot waits there for everybody, for PREPARE_S, or until the daemon withdraws."""
+
+        def check() -> None:
+            if self._open != target.generation:
+                raise Ended(Cause.STOPPED, "it was withdrawn")
+
+        try:
+            world = enter(target, store, PREPARE_S)
+            meet = Rendezvous(connect_store(store, PREPARE_S), world.prefix, check)
+            self._joined[target.generation] = world
+            meet.set(f"ready/{target.member}", _unfit(world.plan))
+            if self._is_pilot:
+                everyone = {*self._present.members, *world.members}
+                answers = meet.gather([f"ready/{member}" for member in sorted(everyone)], PREPARE_S)
+                refusals = [answer for answer in answers if answer]
+                if refusals:
+                    raise Ended(Cause.NOT_SUPPORTED, refusals[0])
+                self._ready = target.generation
+        except Ended as end:
+            if self._is_pilot:
+                self._control.note(f"generation {target.generation} is dropped: {end.message}")
+                if self._open == target.generation:
+                    self.drop(end.message)
+
+
+def _unfit(plan: ParallelPlan) -> str:
+    """Why this worker cannot run the plan; "" where it can. Found before anything is stopped for it."""
+    try:
+        dtype_of(plan)
+        orders_for(plan)
+    except (ValueError, Ended) as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where training stands at the switch: all that a newcomer needs besides layers. model: its fingerprint.
+
+    plan, members: the old ones.
+    """
+
+    model: str
+    progress: Progress
+    plan: ParallelPlan
+    members: tuple[int, ...]
+    shapes: LayerShapes
+
+    def described(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "model": self.model,
+            "progress": msgspec.to_builtins(self.progress),
+            "plan": msgspec.to_builtins(self.plan),
+            "members": self.members,
+            "shapes": {str(layer): shape.described() for layer, shape in self.shapes.items()},
+        }
+
+    @staticmethod
+    def read(described: dict[str, Any]) -> "Standing":
+        return Standing(
+            described["model"],
+            msgspec.convert(described["progress"], Progress),
+            msgspec.convert(described["plan"], ParallelPlan),
+            tuple(described["members"]),
+            {int(layer): Shape.read(shape) for layer, shape in described["shapes"].items()},
+        )
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What came of a change in one member. generation: None in a member that has left."""
+
+    layers: dict[int, Layer]
+    generation: Generation | None
+
+
+class Dropped(Exception):
+    """The change was aborted: the old generation goes on as if nothing had been."""
+
+
+class Switch:
+    """Takes one member, old or new, through the change. Everything that may raise happens before its vote."""
+
+    def __init__(
+        self, control: Control, job: PipelineJob, member: int, world: World, standing: Standing, device: torch.device
+    ) -> None:
+        self._control, self._job, self._member, self._world = control, job, member, world
+        self._standing, self._device = standing, device
+        self._union = tuple(sorted({*standing.members, *world.members}))
+        self._lost = threading.Event()
+        self._meet = world.meet(self._check)
+
+    def run(self, held: dict[int, Layer], leads: bool, before_leaving: Callable[[], None]) -> Switched:
+        """held: layers of the old generation here. leads: this is the old pilot. before_leaving: unwatches old peers.
+
+        Raises:
+            Dropped: aborted. Ended: in doubt, or a peer of the old generation is gone.
+        """
+        union = None
+        switched, reason = Switched({}, None), ""
+        try:
+            self._meet.all("here", self._member, self._union, True, DECIDE_S)
+            union = self._world.groups("union", self._union, self._member, self._lost.set, DECIDE_S)
+            union.watch()
+            switched = self._transfer(held, union.world)
+        except Ended as end:
+            reason = end.message or end.cause
+        except Exception as error:
+            reason = user_exception(error, "the change raised").message
+        if reason and union is not None:
+            union.break_off()
+        decision = self._decide(reason, leads)
+        if union is not None:
+            union.unwatch()
+        if decision != "commit":
+            if switched.generation is not None:
+                switched.generation.groups.unwatch()
+            raise Dropped(decision)
+        before_leaving()
+        if switched.generation is not None:
+            switched.generation.groups.watch()
+        self._meet.set(f"done/{self._member}", True)
+        if switched.generation is None:
+            self._wait_for_others()
+        return switched
+
+    def _transfer(self, held: dict[int, Layer], union: Any) -> Switched:
+        world = self._world
+        rank = world.rank_of(self._member)
+        wanted = own_layers(world.plan, rank) if rank is not None else []
+        fresh = build_layers(
+            self._job, [layer for layer in wanted if layer not in held], self._device, dtype_of(world.plan), False
+        )
+        plan = transfers(owners(self._standing.plan, self._standing.members), owners(world.plan, world.members))
+        place = {member: index for index, member in enumerate(self._union)}
+        exchange(plan, self._member, place, held, fresh, union, self._meet, DECIDE_S)
+        if rank is None:
+            return Switched({}, None)
+        layers = {layer: held[layer] if layer in held else fresh[layer] for layer in wanted}
+        groups = world.groups("ranks", world.members, self._member, self._control.peer_lost, DECIDE_S)
+        same_size = world.plan.microbatch_size == self._standing.plan.microbatch_size
+        shapes = self._standing.shapes if same_size else None
+        return Switched(
+            layers,
+            Generation(self._job, world, self._member, layers, groups, self._meet, shapes, self._device, DECIDE_S),
+        )
+
+    def _decide(self, reason: str, leads: bool) -> str:
+        """Vote, and hear the one decision. The old pilot makes it.
+
+        Raises:
+            Ended: none is readable; this member must not guess.
+        """
+        meet = self._world.meet(self._control.check_peers)
+        meet.set(f"vote/{self._member}", reason)
+        if leads:
+            meet.decide("decision", self._count(reason))
+        try:
+            decision: str = meet.get("decision", DECIDE_S + DOUBT_S)
+        except Ended as end:
+            raise PeerLost(f"in doubt about generation {self._world.generation}: {end.message}") from None
+        return decision
+
+    def _count(self, reason: str) -> str:
+        try:
+            votes = self._meet.gather([f"vote/{member}" for member in self._union], DECIDE_S)
+        except Ended as end:
+            return f"abort: {end.message}"
+        against = [vote for vote in (reason, *votes) if vote]
+        return f"abort: {against[0]}" if against else "commit"
+
+    def _wait_for_others(self) -> None:
+        """A member that leaves hangs up only when nobody takes that for a death any more."""
+        try:
+            self._world.meet(lambda: None).gather([f"done/{member}" for member in self._union], DOUBT_S)
+        except Ended:
+            return
+
+    def _check(self) -> None:
+        self._control.check_peers()
+        if self._lost.is_set():
+            raise PeerLost("a member of the change is gone")
+
+
+def join(control: Control, world: World, timeout_s: float) -> Standing:
+    """A newcomer, built and imported: say so, and wait for the switch.
+
+    Raises:
+        Ended: STOPPED when asked to stop, or when there is no change after all.
+    """
+    member = control.target.member
+    meet = world.meet(control.check_start)
+    meet.set(f"ready/{member}", _unfit(world.plan))
+    switch = meet.get("switch", timeout_s)
+    if "abort" in switch:
+        raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {switch['abort']}")
+    return Standing.read(switch)
+
+
+def announce(world: World, standing: Standing) -> None:
+    """The old pilot's word to newcomers at the boundary."""
+    world.meet(lambda: None).set("switch", standing.described())

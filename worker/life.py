@@ -1,0 +1,246 @@
+"""A training member's life: import, build, join, load; then train through generations to an end."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from scheduler.protocol.messages import Cause, Phase, Target
+from worker import entrypoint
+from worker.change import Dropped, Proposal, Standing, Switch, announce, join
+from worker.checkpoint import catalogue
+from worker.checkpoint.directory import Directory
+from worker.checkpoint.loader import Loaded, Loader, candidates
+from worker.checkpoint.manifest import Manifest
+from worker.checkpoint.saver import Saver
+from worker.control import Control
+from worker.errors import Ended
+from worker.generation import Generation, dtype_of, own_layers
+from worker.layer import Layer, build_layers, fingerprint
+from worker.metrics import Metrics
+from worker.pilot import Pilot
+from worker.progress import Progress
+from worker.rendezvous import Rendezvous
+from worker.sdk import PipelineJob
+from worker.trainer import Trainer
+from worker.world import World, enter
+
+
+def run(control: Control) -> Ended:
+    """Live to a good end. Raises Ended for any other, and what the user's code raises."""
+    target = control.target
+    job = entrypoint.load(target.spec.job)
+    control.report(phase=Phase.BUILDING, total_steps=job.total_steps, global_batch=job.global_batch)
+    control.check_start()
+    member = Member(control, job, target, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    present = member.start() if target.generation == 1 else member.join()
+    while True:
+        end = present.trainer.run()
+        if isinstance(end, Ended):
+            present.proposal.drop("the job has ended")
+            member.part(present)
+            return end
+        present = member.change(present, end)
+
+
+@dataclass(frozen=True)
+class Present:
+    """What runs now. model: its fingerprint."""
+
+    generation: Generation
+    layers: dict[int, Layer]
+    trainer: Trainer
+    proposal: Proposal
+    model: str
+
+
+class Member:
+    """One member of an attempt, over all its generations."""
+
+    def __init__(self, control: Control, job: PipelineJob, target: Target, device: torch.device) -> None:
+        self.control, self.job, self.device = control, job, device
+        self.number, self.spec = target.member, target.spec
+        self._target = target
+        self._timeout_s = target.spec.start_timeout_s
+        checkpoint = target.spec.job.checkpoint
+        self._directory = Directory(checkpoint.dir) if checkpoint is not None else None
+
+    # --- first generation --------------------------------------------------------------------------------------
+
+    def start(self) -> Present:
+        """Build, meet, agree on model and checkpoint."""
+        target = self._target
+        if target.plan is None or target.member not in target.ranks:
+            raise Ended(Cause.BAD_SPEC, f"a training attempt needs a plan with member {target.member} in its ranks")
+        plan = target.plan
+        self._check_layers(plan.layer_count)
+        rank = target.ranks.index(target.member)
+        layers = build_layers(self.job, own_layers(plan, rank), self.device, dtype_of(plan))
+        self.control.report(phase=Phase.JOINING)
+        world = enter(target, self.control.wait_for_store(self._timeout_s), self._timeout_s)
+        meet = world.meet(self.control.check_start)
+        model = self._agree_on_model(layers, meet, world)
+        groups = world.groups("ranks", world.members, self.number, self.control.peer_lost, self._timeout_s)
+        groups.watch()
+        generation = Generation(self.job, world, self.number, layers, groups, meet, None, self.device, self._timeout_s)
+        self.control.report(phase=Phase.LOADING, fingerprint=model)
+        loaded = self._load(layers, meet, generation, model)
+        progress = Progress(step=loaded.step, save_begun=loaded.step, save_no=target.save_no)
+        if loaded.manifest is not None:
+            progress.saved = loaded.step
+            progress.first_evaluation = loaded.manifest.first_evaluation
+            progress.last_evaluation = loaded.manifest.last_evaluation
+        if generation.is_pilot:
+            self.control.report(resumed_step=loaded.step)
+        return self._present(generation, layers, progress, model, time.perf_counter())
+
+    def _check_layers(self, planned: int) -> None:
+        if planned != len(self.job.named_layers):
+            raise Ended(
+                Cause.PLAN_MISMATCH, f"the plan cuts {planned} layers, the model has {len(self.job.named_layers)}"
+            )
+
+    def _agree_on_model(self, layers: dict[int, Layer], meet: Rendezvous, world: World) -> str:
+        """The model's fingerprint from all ranks' layers: the gang's barrier, too."""
+        own = {index: layer.structure for index, layer in layers.items()}
+        parts = meet.all("structure", self.number, world.members, own, self._timeout_s)
+        everything = {int(index): structure for part in parts for index, structure in part.items()}
+        found = fingerprint([everything[index] for index in sorted(everything)])
+        if self.spec.fingerprint not in (None, found):
+            raise Ended(
+                Cause.PLAN_MISMATCH,
+                f"the model's fingerprint is {found[:12]}, it was {self.spec.fingerprint[:12]} when it was probed: "
+                "layer names, shapes or dtypes have changed",
+            )
+        return found
+
+    def _load(self, layers: dict[int, Layer], meet: Rendezvous, generation: Generation, model: str) -> Loaded:
+        checkpoint = self.spec.job.checkpoint
+        if self._directory is None or checkpoint is None:
+            return Loaded()
+        loader = Loader(
+            self._directory,
+            list(layers.values()),
+            meet,
+            generation.rank,
+            generation.plan.world_size,
+            self._timeout_s,
+            lambda manifest: self._accept(manifest, generation, model),
+        )
+        if not generation.is_pilot:
+            return loader.follow()
+        try:
+            catalogue.claim(self._directory, self._target.job, self._target.attempt, self.spec.nonce)
+        except OSError as error:
+            self.control.note(f"checkpoint directory {self._directory.root} cannot be written: {error.strerror}")
+        loaded = loader.lead(candidates(self._directory, checkpoint.resume, self._target.job))
+        if loaded.lost:
+            self.control.note(loaded.lost)
+        return loaded
+
+    def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
+        """Raises Ended where going on from this checkpoint would silently train something else."""
+        assert self._directory is not None
+        what = f"the checkpoint of step {found.step} in {self._directory.root}"
+        if found.fingerprint != model:
+            raise Ended(
+                Cause.CHECKPOINT_BROKEN,
+                f"{what} is of another model ({found.fingerprint[:12]}, not {model[:12]}); use one directory a model",
+            )
+        if found.plan.precision != generation.plan.precision:
+            raise Ended(
+                Cause.CHECKPOINT_BROKEN,
+                f"{what} is in {found.plan.precision}, the plan asks for {generation.plan.precision}",
+            )
+        if found.global_batch != self.job.global_batch or found.rng.seed != self.job.seed:
+            raise Ended(
+                Cause.CHECKPOINT_BROKEN,
+                f"{what} was trained with global batch {found.global_batch} and seed {found.rng.seed}, not "
+                f"{self.job.global_batch} and {self.job.seed}; samples would be lost or doubled",
+            )
+
+    # --- later generations -------------------------------------------------------------------------------------
+
+    def join(self) -> Present:
+        """A newcomer: everything that can be done beside the others' training, then the switch."""
+        target = self._target
+        self.control.report(phase=Phase.JOINING)
+        world = enter(target, self.control.wait_for_store(self._timeout_s), self._timeout_s)
+        self._check_layers(world.plan.layer_count)
+        standing = join(self.control, world, self._timeout_s)
+        ready_at = time.perf_counter()
+        try:
+            switched = self._switch(world, standing).run({}, leads=False, before_leaving=lambda: None)
+        except Dropped as dropped:
+            raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {dropped}") from None
+        assert switched.generation is not None
+        return self._present(switched.generation, switched.layers, standing.progress, standing.model, ready_at)
+
+    def change(self, present: Present, number: int) -> Present:
+        """Take over the next generation at this boundary, or go on with the present one.
+
+        Raises:
+            Ended: STOPPED in a member that has no place in the next one.
+        """
+        boundary = time.perf_counter()
+        world = present.proposal.settle(number)
+        old = present.generation
+        standing = Standing(present.model, present.trainer.progress, old.plan, old.world.members, old.shapes)
+        if old.is_pilot:
+            announce(world, standing)
+        try:
+            switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
+        except Dropped as dropped:
+            if old.is_pilot:
+                self.control.note(f"generation {world.generation} is dropped: {dropped}")
+            present.proposal.drop(str(dropped))
+            present.trainer.go_on(boundary)
+            return present
+        if switched.generation is None:
+            raise Ended(Cause.STOPPED, f"left: generation {world.generation} does without this member")
+        return self._present(switched.generation, switched.layers, present.trainer.progress, present.model, boundary)
+
+    def part(self, present: Present) -> None:
+        """All members are at the end: hang up only when nobody takes that for a death any more."""
+        self.control.close()
+        world = present.generation.world
+        world.meet(self.control.check_peers).all("end", self.number, world.members, True, self._timeout_s)
+        present.generation.groups.unwatch()
+
+    def _switch(self, world: World, standing: Standing) -> Switch:
+        return Switch(self.control, self.job, self.number, world, standing, self.device)
+
+    def _present(
+        self, generation: Generation, layers: dict[int, Layer], progress: Progress, model: str, ready_at: float
+    ) -> Present:
+        """Everything around a generation that is ready to train."""
+        world, checkpoint = generation.world, self.spec.job.checkpoint
+        saver = None
+        if self._directory is not None and checkpoint is not None:
+            saver = Saver(
+                self._directory,
+                lambda: world.connect_again(self._timeout_s),
+                self._target.job,
+                self._target.attempt,
+                generation.rank,
+                generation.plan.world_size,
+                checkpoint.keep,
+            )
+        proposal = Proposal(self.control, world, generation.is_pilot)
+        self.control.report(phase=Phase.TRAINING, generation=world.generation, plan=generation.plan)
+        pilot, metrics = None, None
+        if generation.is_pilot:
+            every_s = checkpoint.every_s if checkpoint is not None else 0.0
+            pilot = Pilot(self.control, proposal, progress, every_s, time.monotonic, saver is not None)
+            folder = os.environ.get("JCT_ATTEMPT_DIR")
+            metrics = Metrics(Path(folder)) if folder else None
+            self.control.report(
+                step=progress.step,
+                saved=progress.saved,
+                first_evaluation=progress.first_evaluation,
+                last_evaluation=progress.last_evaluation,
+            )
+        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, ready_at)
+        return Present(generation, layers, trainer, proposal, model)
