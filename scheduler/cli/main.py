@@ -29,8 +29,6 @@ COMMANDS: dict[str, Entry] = {
     "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
     "nodes": ("inventory", "nodes", "List nodes."),
     "gpus": ("inventory", "gpus", "List devices and who has them."),
-    "plan": ("plan", "plan", "Plan stages and micro-batches for each GPU count, offline."),
-    "timeline": ("timeline", "timeline", "Draw a schedule's step, offline."),
     "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
     "version": ("version", "version", "Print the version."),
 }
