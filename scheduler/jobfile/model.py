@@ -27,7 +27,7 @@ from scheduler.jobfile.fields import (
     one_or_list,
 )
 
-HONOURED_SCHEDULES = ("1f1b", "gpipe")
+HONOURED_SCHEDULES = tuple(name for name, family in FAMILIES.items() if not family.asynchronous and not family.sliced)
 Signals = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 MAX_LABELS = 64
 

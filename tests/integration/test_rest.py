@@ -17,6 +17,7 @@ from scheduler.api.paging import from_cursor, to_cursor
 from scheduler.api.times import rfc3339
 from scheduler.core.errors import JctError
 from scheduler.core.settings import US
+from scheduler.jobfile.model import HONOURED_SCHEDULES
 from scheduler.store.tokens import Role
 
 JOB = {"name": "gpt", "team": "nlp", "entrypoint": "m:f", "workdir": "/w", "gpus": {"min": 1, "max": 2}}
@@ -199,6 +200,14 @@ def test_a_job_is_followed_from_queue_to_end(admin, cluster):
     assert sum(parts) == pytest.approx(done["ledger"]["total_s"])
     assert done["ledger"]["training_s"] > 0
     assert done["checkpoint_step"] == done["step"] == 40
+
+
+@pytest.mark.parametrize("schedule", HONOURED_SCHEDULES)
+def test_a_job_gets_the_schedule_that_it_asks_for(admin, cluster, schedule):
+    id = admin.submit(gpus=2, parallel={"schedule": schedule}, work={"total": "500 steps"})
+    cluster.advance(4)
+    job = admin.get(f"/v1/jobs/{id}")
+    assert (job["state"], job["plan"]["schedule"]) == ("RUNNING", schedule)
 
 
 def test_preemption_is_shown_as_it_happens(admin, cluster):

@@ -141,7 +141,7 @@ def test_words_of_other_schedulers_are_understood(word):
         ({"env_from": ["TOKEN"]}, "env_from"),
         ({"gpus": {"preferred": 2}}, "gpus.preferred"),
         ({"parallel": {"staleness": "allow"}}, "parallel.staleness"),
-        ({"parallel": {"schedule": "zb-h1"}}, "parallel.schedule"),
+        ({"parallel": {"schedule": "async-1f1b"}}, "parallel.schedule"),
         ({"retries": {"max": 1, "on": ["failed"]}}, "retries.on"),
         ({"queue": "night"}, "queue"),
         ({"work": {"total": "10 tokens"}}, "work.total"),

@@ -1,0 +1,28 @@
+"""What the documents list is what the programs do."""
+
+import re
+from pathlib import Path
+
+from scheduler.cli import exits
+from scheduler.jobfile.model import HONOURED_SCHEDULES, JobFile
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_field_of_the_job_file_is_documented():
+    text = (DOCS / "job-file.md").read_text()
+    documented = {name.partition(".")[0] for name in re.findall(r"`([a-zA-Z_.]+)`", text)}
+    assert {field.alias or name for name, field in JobFile.model_fields.items()} <= documented
+
+
+def test_every_schedule_that_a_job_may_ask_for_is_documented():
+    text = (DOCS / "job-file.md").read_text()
+    assert [name for name in HONOURED_SCHEDULES if f"`{name}`" not in text] == []
+
+
+def test_every_exit_code_is_documented():
+    text = (DOCS / "cli.md").read_text()
+    for code in range(exits.TIMED_OUT + 1):
+        assert re.search(rf"^\| {code} \|", text, re.MULTILINE)
+    for code in (exits.STATE_FAILED, exits.STATE_NOT_FINISHED, exits.STATE_NOT_FOUND, *exits._BY_STATE.values()):
+        assert str(code) in text
