@@ -10,7 +10,7 @@ from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
 from policies.model.profile import ModelProfile
 from policies.partition.cuts import Cutter, uniform
-from policies.planner import make_plan, split
+from policies.pricing import make_plan, split
 from policies.schedules.catalogue import FAMILIES
 
 
