@@ -90,7 +90,7 @@ def _shapes(request: MenuRequest, search: Search, models: Sequence[Model], count
                 chunks = FAMILIES[name].chunks or 2
                 stages = ranks * chunks
                 free = not request.stages or stages in request.stages
-                if free and stages <= len(model.costs) and (ranks > 1 or name == names[0]):
+                if free and stages <= len(model.costs) and (ranks > 1 or name in {names[0], "1f1b"}):
                     shapes.append(Even(model, name, ranks, shares, chunks))
     if search.any_replicas and not search.slow and not request.stages and 2 < count <= MOST_UNEVEN:
         dealt = [name for name in names if name in {"1f1b", "eager-1f1b"}]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from policies.cost import LayerCosts, Memory, durations, plan_memory_bytes
@@ -29,13 +30,14 @@ class PricedPlan:
 
 
 def split(total: int, weights: Sequence[float]) -> tuple[int, ...]:
-    """Shares in proportion to the weights by largest remainder, each at least 1."""
-    spare = total - len(weights)
-    exact = [spare * weight / sum(weights) for weight in weights]
-    shares = [1 + int(part) for part in exact]
-    order = sorted(range(len(weights)), key=lambda j: (int(exact[j]) - exact[j], j))
-    for j in order[: total - sum(shares)]:
+    """Shares that end as early as they can where replica j handles weights[j] a second; each at least 1."""
+    shares = [1] * len(weights)
+    ready = [(2 / weight, j) for j, weight in enumerate(weights)]
+    heapify(ready)
+    for _ in range(total - len(weights)):
+        _, j = ready[0]
         shares[j] += 1
+        heapreplace(ready, ((shares[j] + 1) / weights[j], j))
     return tuple(shares)
 
 

@@ -48,7 +48,7 @@ def _pipelines(plan: ParallelPlan) -> tuple[tuple[tuple[Action, ...], ...], int]
 
 
 def _dealt(plan: ParallelPlan) -> tuple[tuple[Action, ...], ...]:
-    if plan.schedule not in {"gpipe", "1f1b", "eager-1f1b"}:
+    if plan.schedule not in {"gpipe", "1f1b", "eager-1f1b", "async-1f1b", "2bw"}:
         raise ValueError(f"schedule {plan.schedule!r} needs the same replicas and shares at every stage")
     orders: list[tuple[Action, ...]] = [()] * plan.world_size
     behind = 0
