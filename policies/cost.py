@@ -73,6 +73,10 @@ class LayerCosts:
         self.parameter_bytes = _prefix([layer.parameter_bytes for layer in profile.layers])
         self.compute_s = self.forward_s + self.backward_input_s + self.backward_weight_s
         self.output_bytes = np.array([layer.output_bytes for layer in profile.layers], dtype=np.float64)
+        self.whole_s = float(self.compute_s[-1])
+        self.all_parameter_bytes = float(self.parameter_bytes[-1])
+        self.heaviest_s = max(layer.compute_s for layer in profile.layers)
+        self.workspace_bytes = np.array([layer.workspace_bytes for layer in profile.layers], dtype=np.float64)
         self.most_workspace_bytes = max(layer.workspace_bytes for layer in profile.layers)
         self.may_cut_after = np.array([not layer.atomic_with_next for layer in profile.layers], dtype=np.bool_)
 

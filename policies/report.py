@@ -1,14 +1,16 @@
 """What is worth saying about a priced plan: its bubble, why it won, what a bigger batch would change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from policies.bubbles import Idle, bubble, split_idle
 from policies.cost import Durations, LayerCosts, durations
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
-from policies.planner import PricedPlan
-from policies.timing import Compiled, compiled, step_time_s, timeline
+from policies.pricing import PricedPlan
+from policies.schedules.assign import schedule_of
+from policies.schedules.catalogue import FAMILIES
+from policies.timing import Compiled, compiled, index_schedule, step_time_s, timeline
 
 TARGET = 0.10
 """The bubble that a good plan stays below."""
@@ -30,6 +32,11 @@ def pipeline_of(
     plan: ParallelPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = (), times: int = 1
 ) -> tuple[Compiled, Durations]:
     """The plan's longest pipeline, ready for timing. times: micro-batches as a multiple of the plan's."""
+    if any(stage.shares != plan.stages[0].shares for stage in plan.stages):
+        stages = tuple(replace(s, shares=tuple(share * times for share in s.shares)) for s in plan.stages)
+        whole = replace(plan, stages=stages, microbatches=plan.microbatches * times)
+        padded = (*slow, *[1.0] * plan.world_size)[: plan.world_size] if slow else ()
+        return index_schedule(schedule_of(whole)), durations(costs, plan, kind, padded)
     replicas = len(plan.stages[0].ranks)
     ranks = plan.world_size // replicas
     longest = max(range(replicas), key=lambda j: plan.stages[0].shares[j])
@@ -41,6 +48,8 @@ def pipeline_of(
 
 def report(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = ()) -> Report:
     """Look closer at a plan. costs: at its micro-batch size."""
+    if FAMILIES[priced.plan.schedule].asynchronous:
+        return _steady(priced, costs)
     order, times = pipeline_of(priced.plan, costs, kind, slow)
     idle = split_idle(order, times)
     mean = Idle(
@@ -53,13 +62,23 @@ def report(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequen
     return Report(bubble(timeline(order, times)), mean, bubble(timeline(twice, times)))
 
 
+def _steady(priced: PricedPlan, costs: LayerCosts) -> Report:
+    """Without a flush nothing fills or drains: what is idle waits for the slowest cycle."""
+    idle_s = priced.step_time_s - costs.whole_s * priced.plan.microbatches / priced.plan.world_size
+    share = idle_s / priced.step_time_s
+    return Report(share, Idle(0.0, 0.0, idle_s, 0.0), share)
+
+
 def why(ranked: Sequence[PricedPlan]) -> str:
     """Why the first of several plans won, in one sentence."""
     best, *others = ranked
     if not others:
         return "the only combination of stages, replicas and schedule that fits"
     second = others[0]
-    slower = second.step_time_s / best.step_time_s - 1
+    if best.time_to_accuracy_s is not None and second.time_to_accuracy_s is not None:
+        slower = second.time_to_accuracy_s / best.time_to_accuracy_s - 1
+    else:
+        slower = second.step_time_s / best.step_time_s - 1
     margin = f"{slower:.1%} slower" if slower >= 5e-4 else "as fast, but larger"
     return f"fastest of {len(ranked)} combinations timed; the next, {name_of(second.plan)}, is {margin}"
 

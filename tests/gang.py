@@ -11,6 +11,7 @@ from shims import ShimFactory
 
 from policies.ir.plan import ParallelPlan, StagePlan
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
+from worker import processes
 from worker.launcher import Launched
 
 JOBS = Path(__file__).parent / "jobs"
@@ -101,3 +102,14 @@ def log(launched: Launched, member: int = 0) -> str:
 
 def alive(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
+
+
+def member_pids(launched: Launched) -> dict[int, int]:
+    """Pid of each living member: children of the shim that carry a member's log as their output."""
+    assert launched.hello is not None
+    found = {}
+    for process in processes.descendants(launched.hello.pid):
+        output = os.readlink(f"/proc/{process.pid}/fd/1")
+        if process.parent == launched.hello.pid and output.startswith(str(launched.folder / "member-")):
+            found[int(output.rpartition("-")[2].removesuffix(".log"))] = process.pid
+    return found

@@ -17,6 +17,7 @@ from worker.errors import Ended, PeerLost
 REPORT_INTERVAL_S = 0.2
 LOST_PATIENCE_S = 0.5
 CLOSING_PATIENCE_S = 2.0
+STARTING = (Phase.IMPORTING, Phase.BUILDING, Phase.JOINING, Phase.LOADING, Phase.PROBING)
 
 
 class Control:
@@ -127,7 +128,17 @@ class Control:
         with self._changed:
             if self._closing or self._report.cause is not None:
                 return
-        end = PeerLost()
+        self._exit(PeerLost())
+
+    def _stop_start(self) -> None:
+        """Joining a group blocks outside Python, where no stop is seen. There is nothing to save yet: end here."""
+        with self._changed:
+            if self._report.phase not in STARTING or self._report.cause is not None:
+                return
+        stop = self.stop
+        self._exit(Ended(Cause.STOPPED, f"stopped before the first step: {stop.why if stop is not None else ''}"))
+
+    def _exit(self, end: Ended) -> None:
         self.last_word(end)
         os._exit(end.exit_code)
 
@@ -137,6 +148,8 @@ class Control:
             with self._changed:
                 if ready:
                     self._read()
+                    if self.stop is not None and self._report.phase in STARTING:
+                        threading.Timer(LOST_PATIENCE_S, self._stop_start).start()
                     self._changed.notify_all()
                     self._listener()
                 if self._dirty and time.monotonic() - self._sent_at >= REPORT_INTERVAL_S:

@@ -13,11 +13,12 @@ from scheduler.protocol.messages import Cause
 from worker.batches import Batches
 from worker.errors import Ended
 from worker.executor import Executor, forward_only, message_tags
-from worker.layer import Layer
+from worker.layer import Layer, tied_parameters
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, find_shapes
 from worker.stage import Stage
+from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
 from worker.world import World
 
@@ -97,6 +98,7 @@ class Generation:
             inputs = self.batches.inputs(0, 0) if 0 in self._stages else None
             shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
         self.shapes = shapes
+        self._ties = Ties(tied_parameters(job), plan, rank, layers, groups.world, len(message_tags(programs)))
         entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
         self._executor = Executor(self._stages, last, groups.world, message_tags(programs), entering, device)
         unknown = {instruction.op for program in programs for instruction in program} - self._executor.operations
@@ -124,6 +126,7 @@ class Generation:
             group = self._replicas[index]
             if group.size > 1:
                 bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
+        self._ties.sum_gradients()
         return losses
 
     def evaluate(self, batch: int, source: Batches) -> dict[int, Tensor]:

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -52,11 +53,20 @@ class Layer:
         self.structure: Structure = _structure(self.name, module)
         self.module = module.to(device=device, dtype=dtype)
         self.parameters = dict(self.module.named_parameters())
+        self.uncounted: set[str] = set()
+        """Parameters tied to one of an earlier layer, which counts for both in the gradient norm."""
         trained = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
         try:
             self.optimizer = job.optimizer(trained) if trained else None
         except Exception as error:
             raise user_exception(error, f"the optimizer of layer {self.name!r} raised") from None
+
+    def parameter(self, name: str) -> nn.Parameter:
+        """Raises Ended, BAD_SPEC, where there is no such parameter: `ties` names it wrongly."""
+        if name not in self.parameters:
+            what = f"ties: layer {self.name!r} has no parameter {name!r}; it has {', '.join(self.parameters)}"
+            raise Ended(Cause.BAD_SPEC, what)
+        return self.parameters[name]
 
     def all_gradients(self) -> list[Tensor]:
         """Gradients of all trained parameters; one that got none becomes zeros, so that replicas agree on the list."""
@@ -69,8 +79,8 @@ class Layer:
         """Sum of squares in float64, parameter by parameter: independent of the cut. A gradient of None counts 0."""
         return sum(
             float(parameter.grad.double().pow(2).sum())
-            for parameter in self.parameters.values()
-            if parameter.grad is not None
+            for name, parameter in self.parameters.items()
+            if parameter.grad is not None and name not in self.uncounted
         )
 
     def update(self, learning_rate: float | None, scale: float | None) -> None:
@@ -150,8 +160,10 @@ def build_layers(
 ) -> dict[int, Layer]:
     """This rank's layers, and no others.
 
+    Parameters tied to one of an earlier layer start with its values.
+
     Raises:
-        Ended: NOT_SUPPORTED for parameters shared between layers, else as Layer.
+        Ended: BAD_SPEC for parameters shared between layers without a tie, else as Layer.
     """
     layers = {index: Layer(job, index, device, dtype, initialise) for index in indices}
     owner: dict[int, str] = {}
@@ -160,11 +172,37 @@ def build_layers(
             other = owner.setdefault(id(parameter), layer.name)
             if other != layer.name:
                 raise Ended(
-                    Cause.NOT_SUPPORTED,
-                    f"layers {other!r} and {layer.name!r} share a parameter; tied parameters are not supported yet, "
-                    "give each layer its own",
+                    Cause.BAD_SPEC,
+                    f"layers {other!r} and {layer.name!r} share a parameter; give each layer its own and name them in "
+                    "PipelineJob(ties=...)",
                 )
+    for first, *copies in tied_parameters(job):
+        for tied in copies:
+            if tied.layer in layers:
+                layers[tied.layer].uncounted.add(tied.name)
+                source = layers.get(first.layer) or Layer(job, first.layer, device, dtype, initialise)
+                with torch.no_grad():
+                    layers[tied.layer].parameter(tied.name).copy_(source.parameter(first.name))
     return layers
+
+
+@dataclass(frozen=True)
+class TiedParameter:
+    """One of several parameters that are one. layer: global index."""
+
+    layer: int
+    name: str
+
+
+def tied_parameters(job: PipelineJob) -> list[list[TiedParameter]]:
+    """The job's ties, each in layer order."""
+    index = {name: i for i, name in enumerate(job.names)}
+    groups = []
+    for group in job.ties:
+        entries = [entry.partition("/") for entry in group]
+        made = [TiedParameter(index[layer], parameter) for layer, _, parameter in entries]
+        groups.append(sorted(made, key=lambda tied: (tied.layer, tied.name)))
+    return groups
 
 
 def fingerprint(structures: Sequence[Structure]) -> str:

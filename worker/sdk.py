@@ -71,6 +71,8 @@ class PipelineJob:
     global_batch: samples in one step, over all micro-batches and replicas; never changes by resizing.
     clip_norm: global gradient norm above which gradients are scaled down; None: no clipping.
     seed: keys initialisation, sample order and dropout.
+    ties: groups of parameters, each "layer/parameter", that are one: they start equal and get the sum of their
+        gradients. Modules given as such that share a parameter are tied by themselves.
 
     Raises:
         TypeError, ValueError: an argument that cannot work, with what to give instead.
@@ -87,9 +89,15 @@ class PipelineJob:
     clip_norm: float | None = None
     shuffle: bool = True
     seed: int = 0
+    ties: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
-        self.named_layers = _named(self.layers)
+        self.named_layers, shared = _named(self.layers)
+        self.ties = tuple(tuple(group) for group in (*self.ties, *shared))
+        known = set(self.names)
+        for entry in (entry for group in self.ties for entry in group):
+            if entry.partition("/")[0] not in known or "/" not in entry:
+                raise ValueError(f"ties: {entry!r} must be LAYER/PARAMETER; layers are {', '.join(self.names)}")
         for field in ("global_batch", "total_steps"):
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
@@ -109,7 +117,8 @@ class PipelineJob:
         return tuple(name for name, _ in self.named_layers)
 
 
-def _named(layers: Layers) -> tuple[tuple[str, Builder], ...]:
+def _named(layers: Layers) -> tuple[tuple[tuple[str, Builder], ...], tuple[tuple[str, ...], ...]]:
+    """Builders by layer name, and the ties between modules that were given as such."""
     if isinstance(layers, nn.Sequential):
         pairs: list[tuple[str, Any]] = list(layers.named_children())
     elif isinstance(layers, Mapping):
@@ -122,7 +131,21 @@ def _named(layers: Layers) -> tuple[tuple[str, Builder], ...]:
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise ValueError(f"layer names must differ; {', '.join(doubled)} appears more than once")
-    return tuple((name, _builder(name, layer)) for name, layer in pairs)
+    shared = _part(pairs)
+    return tuple((name, _builder(name, layer)) for name, layer in pairs), shared
+
+
+def _part(pairs: list[tuple[str, Any]]) -> tuple[tuple[str, ...], ...]:
+    """Give each module its own copy of parameters that several share, since each may go to another process."""
+    users: dict[int, list[str]] = {}
+    for name, module in pairs:
+        for key, parameter in module.named_parameters() if isinstance(module, nn.Module) else ():
+            users.setdefault(id(parameter), []).append(f"{name}/{key}")
+            if len(users[id(parameter)]) > 1:
+                owner, _, attribute = key.rpartition(".")
+                copy = nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
+                setattr(module.get_submodule(owner), attribute, copy)
+    return tuple(tuple(group) for group in users.values() if len(group) > 1)
 
 
 def _builder(name: str, layer: Any) -> Builder:

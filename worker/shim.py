@@ -180,10 +180,7 @@ class Shim:
             channels.append(self._agent)
         for channel in channels:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_to_write else 0)
-            try:
-                self._selector.modify(channel.end, events)
-            except KeyError:
-                self._selector.register(channel.end, events)
+            self._selector.modify(channel.end, events)
         for key, _ in self._selector.select(self._timeout_s()):
             if key.fileobj is self._wake:
                 with contextlib.suppress(BlockingIOError):
@@ -209,6 +206,7 @@ class Shim:
             self._drop_agent()
             self._hung_up = False
             self._agent = Channel(end)
+            self._selector.register(end, selectors.EVENT_READ)
             hello = ShimHello(job=self._job, attempt=self._attempt, nonce=self._spec.nonce, pid=os.getpid())
             self._agent.offer("hello", hello)
             self._told: dict[int, Report] = {}
@@ -253,6 +251,7 @@ class Shim:
             else:
                 pid, line = spawn.start_member(target, self.folder, log)
                 self._guards[target.member] = Guard(target, pid, line)
+                self._selector.register(line, selectors.EVENT_READ)
                 self._provide_store(target)
         finally:
             os.close(log)

@@ -232,6 +232,7 @@ class Trainer:
             rng=Rng(seed=self.job.seed),
             fingerprint=self.fingerprint,
             layers=(),
+            ties=tuple(tuple(group) for group in self.job.ties),
             plan=self.plan,
             process_groups=ProcessGroups(
                 backend="gloo",

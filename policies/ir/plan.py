@@ -65,5 +65,7 @@ class ParallelPlan:
     @property
     def shape(self) -> str:
         """The short form people read: stages × micro-batches, with replicas where there are any."""
-        wide = f"×{self.replicas}r" if self.replicas > 1 else ""
+        counts = [len(stage.ranks) for stage in self.stages]
+        each = f"{self.replicas}" if len(set(counts)) == 1 else "+".join(map(str, counts))
+        wide = f"×{each}r" if self.replicas > 1 else ""
         return f"{len(self.stages)}×{self.microbatches}{wide}"

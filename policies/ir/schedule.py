@@ -30,3 +30,8 @@ class Schedule:
     @property
     def ranks(self) -> int:
         return len(self.orders)
+
+    @property
+    def holders(self) -> dict[tuple[int, int], int]:
+        """The rank that runs each (stage, micro-batch)."""
+        return {(action.stage, action.microbatch): rank for rank, order in enumerate(self.orders) for action in order}

@@ -9,7 +9,8 @@ from policies.cost import LayerCosts, Memory, profile_at
 from policies.ir.plan import ParallelPlan
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind
-from policies.planner import best_plans, price
+from policies.planner import best_plans
+from policies.pricing import price
 
 
 @dataclass(frozen=True, slots=True)

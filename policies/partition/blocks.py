@@ -35,7 +35,7 @@ class Blocks:
         return tuple(int(self.starts[boundary]) for boundary in of_blocks)
 
 
-def blocks_of(costs: LayerCosts, kind: DeviceKind, most: int = 512) -> Blocks:
+def blocks_of(costs: LayerCosts, kind: DeviceKind, most: int = 256) -> Blocks:
     """Condense layers into about `most` blocks, in time linear in the layers.
 
     Light layers join their heavy neighbour: a block is closed once it has its share of the whole time, and never where

@@ -7,10 +7,11 @@ from numpy.typing import NDArray
 
 from policies.cost import MARGIN, LayerCosts, Memory
 from policies.model.device import DeviceKind
-from policies.partition.blocks import Bounds, Floats, blocks_of
+from policies.partition.blocks import Blocks, Bounds, Floats, blocks_of
 from policies.partition.bound import flush_s, period_s
-from policies.partition.dynamic import Combine, Dynamic, compute_only, loop, overlapped
+from policies.partition.dynamic import Combine, Cuts, Dynamic, compute_only, loop, overlapped
 from policies.partition.repartition import improve
+from policies.partition.replicated import Replicated, replicated_cuts
 
 
 def uniform(layers: int, stages: int) -> Bounds:
@@ -22,7 +23,8 @@ class Cutter:
     """Cuts one model at one micro-batch size for one kind of device.
 
     slow: factor on the time of each stage, first to last; empty where all devices are alike. memory: how it is counted.
-    most_blocks: layers are condensed to about so many blocks; the last polish is by layers again.
+    most_blocks: layers are condensed to about so many blocks; the last polish is by layers again, within so many
+    evaluations.
     """
 
     def __init__(
@@ -31,14 +33,17 @@ class Cutter:
         kind: DeviceKind,
         slow: Sequence[float] = (),
         memory: Memory | None = None,
-        most_blocks: int = 512,
+        most_blocks: int = 256,
+        polish: int = 300,
     ) -> None:
         self.costs, self.kind, self.slow = costs, kind, tuple(slow)
-        self._memory = memory or Memory()
+        self._memory, self._polish = memory or Memory(), polish
         self._blocks = blocks_of(costs, kind, most_blocks)
         self._allowed = (0, *(int(i) + 1 for i in np.flatnonzero(costs.may_cut_after[:-1])), len(costs))
         self._transfer_s = [kind.link.transfer_s(size) for size in costs.output_bytes]
-        self._tables: dict[tuple[str, int, int, int], dict[int, Bounds]] = {}
+        self._candidates: dict[tuple[int, int, int], list[Bounds]] = {}
+        self._tables: dict[tuple[str, int, int, int], Cuts] = {}
+        self._masks: dict[int, NDArray[np.bool_]] = {}
 
     def stage_times(self, bounds: Bounds) -> tuple[list[float], list[float]]:
         """Computing of each stage and one-way transfer over each boundary, in seconds a micro-batch."""
@@ -52,20 +57,42 @@ class Cutter:
         own, transfer = self.stage_times(bounds)
         return period_s(own, transfer, [1 + depth * (len(own) - 1 - stage) for stage in range(len(own))])
 
-    def candidates(self, stages: int, microbatches: int, depth: int = 1, polish: int = 300) -> list[Bounds]:
-        """Cuts worth timing, best guess first, without repetitions; empty where none fits the memory.
+    def candidates(self, stages: int, microbatches: int, depth: int = 1) -> list[Bounds]:
+        """Cuts worth timing, best guess first, without repetitions; empty where none fits the memory."""
+        alive = min(microbatches, 1 + depth * (stages - 1))
+        if (stages, alive, depth) not in self._candidates:
+            self._candidates[stages, alive, depth] = self._find(stages, microbatches, depth)
+        return self._candidates[stages, alive, depth]
 
-        polish: evaluations of neighbouring cuts that follow the dynamic programme.
-        """
+    def _find(self, stages: int, microbatches: int, depth: int) -> list[Bounds]:
         first = self.programme("loop", stages, microbatches, depth)
         if first is None:
             return []
         exact = self.exact(first, microbatches, depth)
-        best = improve(exact, self._allowed, lambda bounds: self.estimate(bounds, microbatches, depth), polish)
+        best = improve(exact, self._allowed, lambda bounds: self.estimate(bounds, microbatches, depth), self._polish)
         others = [self.programme(name, stages, microbatches, depth) for name in ("compute", "overlapped", "parameters")]
         even = uniform(len(self.costs), stages)
         others.append(even if set(even) <= set(self._allowed) else None)
         return list(dict.fromkeys(bounds for bounds in (best, exact, first, *others) if bounds is not None))
+
+    def replicated(self, devices: int, microbatches: int) -> list[Replicated]:
+        """Cuts with replicas that differ from stage to stage, one for each number of stages; for few devices."""
+        few = blocks_of(self.costs, self.kind, 48)
+        compute = few.time_s[None, :] - few.time_s[:, None] + 2 * self.kind.action_s
+        parameters = few.parameter_bytes[None, :] - few.parameter_bytes[:, None]
+        link = self.kind.link
+
+        def stage_s(replicas: int) -> Floats:
+            if replicas == 1:
+                return compute
+            reduce_s = 2 * (replicas - 1) * (link.latency_s + parameters / (replicas * link.bandwidth_bytes_per_s))
+            table: Floats = compute + replicas * reduce_s / microbatches
+            return table
+
+        def fits(alive: int) -> NDArray[np.bool_]:
+            return self._mask(min(alive, microbatches), few)
+
+        return replicated_cuts(few, devices, stage_s, None if self.kind.memory_bytes is None else fits)
 
     def programme(self, name: str, stages: int, microbatches: int = 1, depth: int = 1) -> Bounds | None:
         """The cut of one dynamic programme: loop (W), compute (heaviest stage), overlapped (max of computing and round
@@ -90,10 +117,9 @@ class Cutter:
         """The flushed step in closed form, infinite where the memory does not suffice; then how uneven stages are."""
         own, transfer = self.stage_times(bounds)
         stages = len(own)
-        if self.kind.memory_bytes is not None:
-            held = self._held(list(bounds), microbatches, depth)
-            if any(held[stage] > self.kind.memory_bytes for stage in range(stages)):
-                return (float("inf"),)
+        limit = self.kind.memory_bytes
+        if limit is not None and self._held(bounds, microbatches, depth).max() > limit:
+            return (float("inf"),)
         period = period_s(own, transfer, [1 + depth * (stages - 1 - stage) for stage in range(stages)])
         return flush_s(own, transfer, microbatches, period), sum(time * time for time in own)
 
@@ -109,8 +135,13 @@ class Cutter:
 
     def _fits(self, k: int, microbatches: int, depth: int) -> NDArray[np.bool_]:
         """Which [row, column) of blocks fit a device as the k-th stage from the end."""
-        starts, alive = self._blocks.starts, min(microbatches, 1 + depth * (k - 1))
-        costs, memory = self.costs, self._memory
+        alive = min(microbatches, 1 + depth * (k - 1))
+        if alive not in self._masks:
+            self._masks[alive] = self._mask(alive, self._blocks)
+        return self._masks[alive]
+
+    def _mask(self, alive: int, blocks: Blocks) -> NDArray[np.bool_]:
+        costs, memory, starts = self.costs, self._memory, blocks.starts
         state = costs.parameter_bytes[starts] * memory.state_per_parameter_byte
         kept = costs.activation_bytes[starts]
         if memory.recompute:
@@ -121,14 +152,19 @@ class Cutter:
         fits: NDArray[np.bool_] = (held + costs.most_workspace_bytes) * MARGIN <= (self.kind.memory_bytes or 0)
         return fits
 
-    def _held(self, bounds: list[int], microbatches: int, depth: int) -> list[float]:
-        stages = len(bounds) - 1
-        held: list[float] = []
-        for stage in range(stages):
-            alive = min(microbatches, 1 + depth * (stages - 1 - stage))
-            inputs = int(self.costs.output_bytes[bounds[stage] - 1]) if stage else 0
-            cost = self.costs.stage(bounds[stage], bounds[stage + 1])
-            held.append(self._memory.stage_bytes(cost, alive, input_bytes=inputs))
+    def _held(self, bounds: Bounds, microbatches: int, depth: int) -> Floats:
+        """Bytes of each stage, as `Memory.stage_bytes` counts them."""
+        costs, memory, at = self.costs, self._memory, list(bounds)
+        alive = np.minimum(microbatches, 1 + depth * np.arange(len(at) - 2, -1, -1))
+        own = np.diff(costs.activation_bytes[at])
+        kept = alive * own
+        if memory.recompute:
+            inputs = np.array([0.0, *costs.output_bytes[[bound - 1 for bound in at[1:-1]]]])
+            kept = np.minimum(kept, alive * inputs + own)
+        workspace = np.maximum.reduceat(costs.workspace_bytes, at[:-1])
+        held: Floats = (
+            np.diff(costs.parameter_bytes[at]) * memory.state_per_parameter_byte + kept + workspace
+        ) * MARGIN
         return held
 
 

@@ -5,6 +5,7 @@ it keeps alive, and one run gives the best cut for every number of stages.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,12 +59,12 @@ class Dynamic:
         own = self._own * self._slow(k) if self._slow else self._own
         return np.where(self._upper & self._fits(k) if self._fits else self._upper, own, np.inf)
 
-    def best(self, most_stages: int, combine: Combine = loop) -> dict[int, Bounds]:
-        """The best cut for each number of stages up to `most_stages`; absent where nothing fits."""
+    def best(self, most_stages: int, combine: Combine = loop) -> "Cuts":
+        """The best cut for each number of stages up to `most_stages`."""
         value = np.full(len(self.blocks) + 1, np.inf)
         value[-1] = 0.0
         choices: list[NDArray[np.intp]] = []
-        found: dict[int, Bounds] = {}
+        finite = [False]
         for k in range(1, min(most_stages, len(self.blocks)) + 1):
             own = self._stage(k)
             behind = value[None, :]
@@ -71,9 +72,8 @@ class Dynamic:
             table = np.where(np.isfinite(own), table, np.inf)
             choices.append(table.argmin(axis=1))
             value = table.min(axis=1)
-            if np.isfinite(value[0]):
-                found[k] = self._bounds(choices)
-        return found
+            finite.append(bool(np.isfinite(value[0])))
+        return Cuts(self.blocks, choices, finite)
 
     def within(self, stages: int, period: float, depth: int = 1) -> Bounds | None:
         """A cut into `stages` whose exact period is at most `period`, or None where there is none.
@@ -90,7 +90,7 @@ class Dynamic:
             choices.append(table.argmin(axis=1))
             value = table.min(axis=1)
             value = np.where(value <= period * 1e-12, value, np.inf)
-        return self._bounds(choices) if np.isfinite(value[0]) else None
+        return Cuts(self.blocks, choices, [bool(np.isfinite(value[0]))] * (stages + 1)).get(stages)
 
     def exact(self, bounds: Bounds, period_of: Callable[[Bounds], float], depth: int = 1, rounds: int = 40) -> Bounds:
         """From a first cut to one whose exact period no other cut beats: ask for less until there is none."""
@@ -102,8 +102,20 @@ class Dynamic:
             bounds, period = better, min(period * (1 - 1e-9), period_of(better))
         return bounds
 
-    def _bounds(self, choices: list[NDArray[np.intp]]) -> Bounds:
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """What one run found: choices[k - 1] leads from each boundary to the next, with k stages left."""
+
+    blocks: Blocks
+    choices: list[NDArray[np.intp]]
+    finite: list[bool]
+
+    def get(self, stages: int) -> Bounds | None:
+        """The cut into so many stages; None where nothing fits."""
+        if stages >= len(self.finite) or not self.finite[stages]:
+            return None
         boundaries = [0]
-        for choice in reversed(choices):
+        for choice in reversed(self.choices[:stages]):
             boundaries.append(int(choice[boundaries[-1]]))
         return self.blocks.bounds(boundaries)

@@ -41,11 +41,11 @@ def two_buffered_weights(ranks: int, microbatches: int) -> Schedule:
 
 
 def _schedule(name: str, microbatches: int, in_flight: Sequence[int], versions: tuple[int, ...] = ()) -> Schedule:
-    orders = tuple(_alternate(stage, microbatches, depth) for stage, depth in enumerate(in_flight))
+    orders = tuple(alternate(stage, microbatches, depth) for stage, depth in enumerate(in_flight))
     return Schedule(name, microbatches, tuple(range(len(in_flight))), orders, versions=versions)
 
 
-def _alternate(stage: int, microbatches: int, in_flight: int) -> tuple[Action, ...]:
+def alternate(stage: int, microbatches: int, in_flight: int) -> tuple[Action, ...]:
     """One stage's order with at most `in_flight` micro-batches alive at once."""
     ahead = min(in_flight, microbatches) - 1
     order = [Action(stage, Kind.FORWARD, i) for i in range(ahead)]

@@ -36,39 +36,42 @@ def validate(schedule: Schedule) -> Footprint:
     _check_complete(schedule)
     for _ in walk(schedule.orders, schedule.stages, schedule.slices):
         pass
+    return footprint(schedule)
+
+
+def footprint(schedule: Schedule) -> Footprint:
+    """What a valid schedule keeps alive."""
     peaks = tuple(_peak(order, schedule.chunks * schedule.slices) for order in schedule.orders)
     return Footprint(peaks, schedule.versions or (1,) * schedule.ranks)
 
 
-def walk(
-    orders: Sequence[Sequence[Action]], stages: int, slices: int = 1, made: frozenset[Result] = frozenset()
-) -> Iterator[tuple[int, Action]]:
+def walk(orders: Sequence[Sequence[Action]], stages: int, slices: int = 1) -> Iterator[tuple[int, Action]]:
     """All actions with their ranks, in an order in which they can run: ranks take turns, each as soon as it can.
-
-    made: results that exist beforehand.
 
     Raises:
         InvalidSchedule: when no rank can go on; it names the action at the head of each stuck rank.
     """
     position = [0] * len(orders)
-    done: set[Result] = set(made)
+    done: set[Result] = set()
     left = sum(map(len, orders))
+    wanted = [needs(order[0], stages, slices) if order else () for order in orders]
+    active = [rank for rank, order in enumerate(orders) if order]
     while left:
-        before = left
-        ready = [
-            rank
-            for rank, order in enumerate(orders)
-            if position[rank] < len(order) and done.issuperset(needs(order[position[rank]], stages, slices))
-        ]
+        ready = [rank for rank in active if done.issuperset(wanted[rank])]
         for rank in ready:
-            action = orders[rank][position[rank]]
+            order = orders[rank]
+            action = order[position[rank]]
             position[rank] += 1
             left -= 1
             made_now = result(action)
             if made_now is not None:
                 done.add(made_now)
+            if position[rank] < len(order):
+                wanted[rank] = needs(order[position[rank]], stages, slices)
+            else:
+                active.remove(rank)
             yield rank, action
-        if left == before:
+        if not ready:
             heads = {rank: order[position[rank]] for rank, order in enumerate(orders) if position[rank] < len(order)}
             raise InvalidSchedule(_deadlock(orders, heads, done, stages, slices))
 

@@ -29,6 +29,9 @@ COMMANDS: dict[str, Entry] = {
     "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
     "nodes": ("inventory", "nodes", "List nodes."),
     "gpus": ("inventory", "gpus", "List devices and who has them."),
+    "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
+    "train": ("training", "train", "Train one job on this machine, without a daemon."),
+    "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from policies.planner import PricedPlan
+    from policies.pricing import PricedPlan
     from scheduler.cli.planning import Question
 
 SCHEDULES = "gpipe,1f1b,eager-1f1b"
@@ -79,8 +79,10 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
     plan, costs = priced.plan, asked.costs(priced.plan.microbatch_size)
     seen = report(priced, costs, asked.kind, asked.search.slow)
     entry: dict[str, Any] = {
-        "stages": [{"layers": [stage.first, stage.stop], "ranks": list(stage.ranks)} for stage in plan.stages],
-        "shares": list(plan.stages[0].shares),
+        "stages": [
+            {"layers": [stage.first, stage.stop], "ranks": list(stage.ranks), "shares": list(stage.shares)}
+            for stage in plan.stages
+        ],
         "microbatches": plan.microbatches,
         "microbatch_size": plan.microbatch_size,
         "schedule": plan.schedule,

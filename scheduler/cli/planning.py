@@ -4,7 +4,10 @@ import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from policies.asynchronous import asynchronous_plans, with_target
+from policies.convergence import Convergence
 from policies.cost import LayerCosts, Memory, profile_at
 from policies.ir.plan import ParallelPlan, StagePlan
 from policies.model.cluster import MenuRequest
@@ -12,10 +15,12 @@ from policies.model.device import DeviceKind, Link
 from policies.model.families import FAMILIES, family
 from policies.model.profile import ModelProfile
 from policies.partition.cuts import Cutter
-from policies.planner import PricedPlan, Search, price, ranked_plans
+from policies.planner import ranked_plans
+from policies.pricing import PricedPlan, price
 from policies.schedules.catalogue import FAMILIES as SCHEDULES
+from policies.shapes import Search
 from scheduler.cli.profile_file import read_profile
-from scheduler.cli.units import bytes_per_s, seconds, size_bytes
+from scheduler.cli.units import bytes_per_s, seconds, show_bytes, size_bytes
 
 DEFAULT_MICROBATCHES = 32
 """Micro-batches of the profile's size in a global batch that nobody gave."""
@@ -29,6 +34,7 @@ class Question:
     request: MenuRequest
     kind: DeviceKind
     search: Search
+    convergence: Convergence | None = None
 
     def costs(self, size: int) -> LayerCosts:
         return LayerCosts(profile_at(self.request.profiles, size))
@@ -59,6 +65,7 @@ def question(
     if objective not in {"step", "time-to-accuracy"}:
         raise ValueError(f"objective must be step or time-to-accuracy, not {objective!r}")
     request, precision = _request(jobfile, profile, model, global_batch)
+    convergence = _convergence(jobfile, profile) if objective == "time-to-accuracy" else None
     low, high = _range(gpus) if gpus else (request.min_devices, request.max_devices)
     request = replace(
         request, min_devices=low, max_devices=high, allowed_devices=() if gpus else request.allowed_devices
@@ -78,7 +85,7 @@ def question(
         offload=True,
         precision=precision,
     )
-    return Question(request.profiles[0].name, request, kind, search)
+    return Question(request.profiles[0].name, request, kind, search, convergence)
 
 
 def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
@@ -88,22 +95,48 @@ def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
         ValueError: nothing fits; where a smaller micro-batch would, it says which.
     """
     found = ranked_plans(asked.request, asked.kind, asked.search)
+    if asked.convergence is not None:
+        found = {count: _by_target(asked, ranked, count, asked.convergence) for count, ranked in found.items()}
     if found:
         return found
-    request = asked.request
+    raise ValueError(_no_plan(asked))
+
+
+def _by_target(
+    asked: Question, ranked: tuple[PricedPlan, ...], count: int, convergence: Convergence
+) -> tuple[PricedPlan, ...]:
+    """Synchronous plans and the asynchronous ones, by their seconds to the target."""
+    size = ranked[0].plan.microbatch_size
+    microbatches = asked.request.global_batch // size
+    stale = asynchronous_plans(asked.costs(size), asked.kind, count, microbatches, size, convergence)
+    return tuple(sorted([*with_target(ranked, convergence), *stale], key=lambda p: p.time_to_accuracy_s or 0.0))
+
+
+def _no_plan(asked: Question) -> str:
+    """Why nothing was found, and what would change that."""
+    request, kind = asked.request, asked.kind
+    low, high = request.min_devices, request.max_devices
+    gpus = f"{high} GPU{'s' if high > 1 else ''}" if low == high else f"{low} to {high} GPUs"
+    free = ranked_plans(request, replace(kind, memory_bytes=None), replace(asked.search, effort=1))
+    if kind.memory_bytes is None or not free:
+        layers = len(request.profiles[0].layers)
+        return (
+            f"no plan for {gpus}: {layers} layers and a global batch of {request.global_batch} cannot be divided over "
+            f"them as asked; give another count, global batch or number of replicas"
+        )
     size = request.microbatch_size or min(profile.microbatch_size for profile in request.profiles)
     for smaller in range(size - 1, 0, -1):
         if request.global_batch % smaller == 0:
-            free = replace(request, microbatch_size=smaller, microbatches=None)
-            if ranked_plans(free, asked.kind, replace(asked.search, effort=1)):
-                raise ValueError(
-                    f"a micro-batch of {size} samples does not fit on {request.max_devices} GPUs, "
+            smaller_one = replace(request, microbatch_size=smaller, microbatches=None)
+            if ranked_plans(smaller_one, kind, replace(asked.search, effort=1)):
+                return (
+                    f"a micro-batch of {size} samples does not fit on {gpus} with {show_bytes(kind.memory_bytes)}, "
                     f"even a single one; one of {smaller} would"
                 )
-    raise ValueError(
-        f"no plan for {request.min_devices} to {request.max_devices} GPUs: the model does not fit the memory, "
-        f"has fewer layers than stages are needed, or its global batch of {request.global_batch} cannot be divided "
-        "as asked"
+    needed = min(max(priced.memory_bytes) for ranked in free.values() for priced in ranked)
+    return (
+        f"no plan for {gpus} fits {show_bytes(kind.memory_bytes)}: without that limit the best plan needs "
+        f"{show_bytes(needed)}; use more GPUs, or a smaller model"
     )
 
 
@@ -142,11 +175,15 @@ def read_plan(path: Path) -> ParallelPlan:
         raise ValueError(f"{path} must hold one plan; ask jct plan --gpus N --json for a single GPU count")
     entry = entries[0]
     try:
-        stages = [(stage["layers"], tuple(stage["ranks"])) for stage in entry["stages"]]
         count, size = int(entry["microbatches"]), int(entry["microbatch_size"])
-        shares = tuple(entry.get("shares") or [count])
+        again = bool(entry.get("recompute"))
+        stages = [
+            StagePlan(first, stop, tuple(stage["ranks"]), tuple(stage.get("shares", [count])), again)
+            for stage in entry["stages"]
+            for first, stop in [stage["layers"]]
+        ]
         return ParallelPlan(
-            tuple(StagePlan(a, b, ranks, shares, bool(entry.get("recompute"))) for (a, b), ranks in stages),
+            tuple(stages),
             count,
             size,
             str(entry.get("schedule", "1f1b")),
@@ -177,12 +214,48 @@ def _request(
     ), "float32"
 
 
-def _of_job(path: Path, batch: int | None) -> tuple[MenuRequest, str | None]:
+def _convergence(jobfile: Path | None, profile: Path | None) -> Convergence:
+    """Only a job that allows stale gradients may be planned for accuracy, and only from measured convergence."""
+    allowed = jobfile is not None and _document(jobfile)[1] == "allow"
+    if not allowed:
+        raise ValueError(
+            "time-to-accuracy considers stale gradients: give a job file with `parallel: {staleness: allow}`"
+        )
+    known = read_profile(profile).convergence if profile is not None else None
+    if known is None:
+        raise ValueError("time-to-accuracy needs a profile file with `convergence`: give it by --profile")
+    return Convergence(
+        float(known["smoothness"]),
+        tuple(map(float, known["gradient_second_moment"])),
+        float(known["initial_gap"]),
+        float(known["target_gradient_norm_squared"]),
+    )
+
+
+def _document(path: Path) -> tuple[dict[str, Any], str]:
+    """A job file's document without `parallel.staleness`, which only planning honours so far, and that value."""
     from scheduler.core.errors import JctError
-    from scheduler.jobfile import parse_document, read_text
+    from scheduler.jobfile import read_text
 
     try:
-        spec = parse_document(read_text(path.read_text()))
+        document = read_text(path.read_text())
+    except JctError as error:
+        raise ValueError(f"{path}: {error}") from error
+    parallel = document.get("parallel")
+    staleness = "forbid"
+    if isinstance(parallel, dict) and "staleness" in parallel:
+        staleness = str(parallel.pop("staleness"))
+    if staleness not in {"allow", "forbid"}:
+        raise ValueError(f"{path}: parallel.staleness must be allow or forbid, not {staleness!r}")
+    return document, staleness
+
+
+def _of_job(path: Path, batch: int | None) -> tuple[MenuRequest, str | None]:
+    from scheduler.core.errors import JctError
+    from scheduler.jobfile import parse_document
+
+    try:
+        spec = parse_document(_document(path)[0])
     except JctError as error:
         raise ValueError(f"{path}: {error}") from error
     bounds = MenuRequest(

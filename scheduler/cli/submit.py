@@ -47,6 +47,13 @@ def submit(
     return until_ended(client, [job["id"]], json=json) if wait else 0
 
 
+def read_document(file: str) -> dict[str, Any]:
+    """The document, with its paths made absolute."""
+    document, folder = _read(file)
+    _resolve_paths(document, folder)
+    return document
+
+
 def _read(file: str) -> tuple[dict[str, Any], Path]:
     """The document, and the folder that its paths start from."""
     try:

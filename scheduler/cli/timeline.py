@@ -1,4 +1,4 @@
-"""`jct timeline`: draw a schedule's step, from durations given by hand. Works offline."""
+"""`jct timeline`: draw a step, of a job file's plan or from durations given by hand. Works offline."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def timeline(
+    jobfile: Annotated[Path | None, typer.Argument(help="Job file whose plan is drawn, at its most GPUs.")] = None,
     schedule: Annotated[str, typer.Option(help="Name of the schedule, such as 1f1b or zbv.")] = "1f1b",
     stages: Annotated[int, typer.Option(min=1, help="Ranks of the pipeline.")] = 4,
     microbatches: Annotated[int, typer.Option(min=1, help="Micro-batch count of a step.")] = 8,
@@ -36,6 +37,9 @@ def timeline(
     from scheduler.cli.units import seconds
 
     try:
+        if jobfile is not None:
+            show(*_planned(jobfile), json_=json_, svg=svg, png=png, trace=trace)
+            return
         order = compile_schedule(make_schedule(schedule, stages, microbatches, chunks=chunks, slices=slices))
         scale = _scale(stage_scale or [], order.schedule.stages)
         forward_s, input_s, weight_s = (
@@ -43,9 +47,19 @@ def timeline(
         )
         transfer_s = (seconds(comm),) * (order.schedule.stages - 1)
         durations = Durations(forward_s, input_s, weight_s, transfer_s)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from error
     show(order, durations, json_=json_, svg=svg, png=png, trace=trace)
+
+
+def _planned(jobfile: Path) -> "tuple[Compiled, Durations]":
+    from policies.report import pipeline_of
+    from scheduler.cli.planning import menu, question
+
+    asked = question(jobfile, None, None, gpus=None)
+    _, ranked = max(menu(asked).items())
+    plan = ranked[0].plan
+    return pipeline_of(plan, asked.costs(plan.microbatch_size), asked.kind)
 
 
 def _scale(texts: list[str], stages: int) -> list[float]:

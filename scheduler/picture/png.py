@@ -31,7 +31,7 @@ def write(chart: Chart, path: Path) -> None:
         label = str(span.action.microbatch) + (f".{span.action.chunk}" if span.action.chunk else "")
         if length * points >= 6 * len(label) + 2:
             middle = (span.start_s + length / 2) / seconds
-            axes.text(middle, span.rank, label, ha="center", va="center", color="white", fontsize=8)
+            axes.text(middle, span.rank, label, ha="center", va="center", color=chart.ink(span), fontsize=8)
     axes.set_xlim(0, chart.makespan_s / seconds)
     axes.set_ylim(chart.ranks - 0.5, -0.5)
     axes.set_yticks(range(chart.ranks), [f"rank {rank}" for rank in range(chart.ranks)])

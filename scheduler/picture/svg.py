@@ -37,7 +37,8 @@ def render(chart: Chart) -> str:
         )
         if width >= 7 * len(label) + 2:
             parts.append(
-                f'<text x="{x + width / 2:.2f}" y="{y + ROW / 2 + 2}" text-anchor="middle" fill="white">{label}</text>'
+                f'<text x="{x + width / 2:.2f}" y="{y + ROW / 2 + 2}" text-anchor="middle" '
+                f'fill="{chart.ink(span)}">{label}</text>'
             )
     parts += _axis(chart, scale, bottom) + _legend(chart, bottom + 62)
     return "\n".join([*parts, "</svg>", ""])

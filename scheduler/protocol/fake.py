@@ -12,7 +12,7 @@ from policies.cost import LayerCosts, profile_at
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
 from policies.model.profile import LayerProfile, ModelProfile
-from policies.planner import price
+from policies.pricing import price
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
 
 LAYERS, STEPS, BATCH = 8, 100, 8

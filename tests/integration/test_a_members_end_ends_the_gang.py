@@ -6,24 +6,12 @@ import time
 
 import msgspec
 import pytest
-from gang import Site, alive, curve, log, plan
+from gang import Site, alive, curve, log, member_pids, plan
 
 from scheduler.protocol.messages import Cause, Phase, Report
-from worker import processes
 from worker.launcher import Launched
 
 TWO, THREE = (0, 3, 6), (0, 2, 4, 6)
-
-
-def member_pids(launched: Launched) -> dict[int, int]:
-    """Pid of each member: children of the shim that carry a member's log as their output."""
-    assert launched.hello is not None
-    found = {}
-    for process in processes.descendants(launched.hello.pid):
-        output = os.readlink(f"/proc/{process.pid}/fd/1")
-        if process.parent == launched.hello.pid and output.startswith(str(launched.folder / "member-")):
-            found[int(output.rpartition("-")[2].removesuffix(".log"))] = process.pid
-    return found
 
 
 def training(it: Launched) -> bool:

@@ -29,7 +29,7 @@ def run(site: Site, shape=None, **spec) -> Launched:
         ("awkward:dies", Cause.USER_EXCEPTION, "exit code 7"),
         ("awkward:allocates_too_much", Cause.OUT_OF_MEMORY, "MemoryError"),
         ("awkward:diverges", Cause.USER_EXCEPTION, "step 1: loss is nan"),
-        ("awkward:shares_a_parameter", Cause.NOT_SUPPORTED, "share a parameter"),
+        ("awkward:shares_a_parameter", Cause.BAD_SPEC, "share a parameter"),
     ],
 )
 def test_one_clear_line(site: Site, entrypoint: str, cause: Cause, words: str) -> None:

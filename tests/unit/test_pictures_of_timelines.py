@@ -51,6 +51,7 @@ def test_the_svg_is_well_formed_and_names_what_it_shows() -> None:
     words = {element.text for element in root.iter() if element.text}
     assert {"rank 0", "rank 1", "forward", "backward, weight", "idle: fill and drain", "time in s"} <= words
     assert svg.render(picture("zbv", 2, 4)) == text
+    assert 'fill="#222222">0</text>' in text, "numbers on pale boxes are dark"
 
 
 def test_the_png_is_an_image(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import re
 
 from scheduler.protocol.messages import Cause
-from worker.checkpoint import layerfile, manifest
+from worker.checkpoint import manifest
 from worker.checkpoint.directory import Directory
 from worker.errors import Ended
 
@@ -71,6 +71,6 @@ def clean_up(store: Directory, keep: int) -> list[int]:
 def _files(store: Directory, step: int) -> set[str]:
     """Layer files a manifest names; none where it is damaged: they go when they are old."""
     try:
-        return {layerfile.file_name(entry.sha256) for entry in manifest.decode(store.read(manifest.name(step))).layers}
+        return {manifest.layer_file(entry.sha256) for entry in manifest.decode(store.read(manifest.name(step))).layers}
     except (OSError, ValueError):
         return set()

@@ -27,7 +27,3 @@ def unpack(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def file_name(sha256: str) -> str:
-    return f"layers/{sha256}.safetensors"

@@ -74,6 +74,11 @@ def name(step: int) -> str:
     return f"step-{step}/manifest.json"
 
 
+def layer_file(sha256: str) -> str:
+    """Name of a layer file in the store: its content's hash."""
+    return f"layers/{sha256}.safetensors"
+
+
 def encode(manifest: Manifest) -> bytes:
     """JSON with a checksum over its canonical form, so that a flipped byte is found before it misleads."""
     body = msgspec.to_builtins(manifest)

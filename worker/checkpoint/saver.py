@@ -131,7 +131,7 @@ class Saver:
                     buffers=copy.structure["buffers"],
                 )
                 if not self._has(entry):
-                    self._store.write(layerfile.file_name(sha256), data, f"{self._job}.{self._attempt}.{self._rank}")
+                    self._store.write(manifest.layer_file(sha256), data, f"{self._job}.{self._attempt}.{self._rank}")
                 entries[str(copy.layer)] = msgspec.to_builtins(entry)
         except OSError as error:
             return {"error": f"rank {self._rank}: {error.strerror or error} in {self._store.root}"}
@@ -140,7 +140,7 @@ class Saver:
     def _has(self, entry: LayerEntry) -> bool:
         """An equal layer is not written again, unless its file is damaged."""
         try:
-            return layerfile.digest(self._store.read(layerfile.file_name(entry.sha256))) == entry.sha256
+            return layerfile.digest(self._store.read(manifest.layer_file(entry.sha256))) == entry.sha256
         except FileNotFoundError:
             return False
 

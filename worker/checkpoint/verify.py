@@ -23,7 +23,7 @@ def read_manifest(store: Directory, step: int) -> Manifest:
 def read_layer(store: Directory, entry: LayerEntry) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """A layer's state. Raises BrokenCheckpoint, naming the layer and what is wrong."""
     try:
-        data = store.read(layerfile.file_name(entry.sha256))
+        data = store.read(manifest.layer_file(entry.sha256))
     except OSError as error:
         raise BrokenCheckpoint(f"layer {entry.name!r}: {error.strerror}") from None
     if len(data) != entry.bytes:

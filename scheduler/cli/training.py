@@ -1,0 +1,55 @@
+"""`jct train` and `jct checkpoints`: handed to a worker process, since only the worker knows torch."""
+
+import subprocess
+import sys
+from typing import Annotated
+
+import msgspec
+import typer
+
+from scheduler.cli.submit import read_document
+from scheduler.jobfile import parse_document
+
+
+def train(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML or JSON job file; - for standard input.")],
+    stages: Annotated[int, typer.Option(help="Stages of the pipeline.")] = 1,
+    replicas: Annotated[int, typer.Option(help="Replicas of the pipeline.")] = 1,
+    schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, zb-h1, interleaved-1f1b, zbv, ...")] = "1f1b",
+    microbatches: Annotated[int | None, typer.Option(help="Micro-batch COUNT of a step.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
+    steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
+    change: Annotated[list[str] | None, typer.Option(help='"5:stages=2,schedule=zb-h1": before step 5.')] = None,
+    migrate: Annotated[list[str] | None, typer.Option(help='"8:2->1": before step 8, a layer of stage 2.')] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="Checkpoint directory.")] = None,
+    metrics: Annotated[str | None, typer.Option(help="Write one JSON object a step to this file.")] = None,
+) -> int:
+    """Train one job on this machine, without a daemon, with scripted changes of its shape."""
+    spec = parse_document(read_document(file))
+    options: dict[str, object] = {
+        "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches, "device": device,
+        "dtype": dtype, "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
+    }  # fmt: skip
+    command = ["train", "-"]
+    for name, value in options.items():
+        command += [] if value is None else [f"--{name}", str(value)]
+    for name, values in (("change", change), ("migrate", migrate)):
+        for text in values or ():
+            command += [f"--{name}", text]
+    return _worker(command, msgspec.json.encode(spec))
+
+
+def checkpoints(
+    what: Annotated[str, typer.Argument(help="show or verify.")],
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint directory.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> int:
+    """Explain a checkpoint directory, or check every hash in it: exit code 1 when damaged."""
+    return _worker(["checkpoints", what, directory, *(["--json"] if json else [])])
+
+
+def _worker(command: list[str], stdin: bytes | None = None) -> int:
+    """-P: a scheduler.py in the current folder must not shadow ours."""
+    line = [sys.executable, "-P", "-m", "worker", *command]
+    return subprocess.run(line, input=stdin, check=False).returncode

@@ -1,0 +1,91 @@
+"""`jct checkpoints show DIR` and `verify DIR`: explain a checkpoint directory, and check every hash in it."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from worker.checkpoint import catalogue
+from worker.checkpoint.directory import Directory
+from worker.checkpoint.manifest import Manifest
+from worker.checkpoint.verify import read_layer, read_manifest
+
+DAMAGED = 1
+NOTHING = 3
+
+
+def main(arguments: list[str]) -> int:
+    """0 when good, 1 when one is damaged, 3 when there is none."""
+    parser = argparse.ArgumentParser(
+        prog="python -P -m worker checkpoints", description="Explain or check checkpoints."
+    )
+    parser.add_argument("what", choices=("show", "verify"))
+    parser.add_argument("directory")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    store = Directory(options.directory)
+    found = [_examine(store, step, options.what == "verify") for step in catalogue.steps(store)]
+    if options.json:
+        print(json.dumps({"directory": str(store.root), "checkpoints": found}))
+    else:
+        for one in found:
+            print(_text(one))
+    if not found:
+        print(f"no checkpoint in {store.root}", file=sys.stderr)
+        return NOTHING
+    return DAMAGED if any(one["damage"] for one in found) else 0
+
+
+def _examine(store: Directory, step: int, verify: bool) -> dict[str, Any]:
+    """What one checkpoint is, newest first; damage: what is wrong with it, empty where nothing was found."""
+    try:
+        manifest = read_manifest(store, step)
+    except ValueError as error:
+        return {"step": step, "damage": [str(error)]}
+    damage = []
+    for entry in manifest.layers if verify else ():
+        try:
+            read_layer(store, entry)
+        except ValueError as error:
+            damage.append(str(error))
+    return {**_summary(manifest), "verified": verify, "damage": damage}
+
+
+def _summary(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "step": manifest.step,
+        "job": manifest.job,
+        "attempt": manifest.attempt,
+        "samples": manifest.samples,
+        "global_batch": manifest.global_batch,
+        "bytes": sum(layer.bytes for layer in manifest.layers),
+        "layers": [{"name": layer.name, "bytes": layer.bytes, "sha256": layer.sha256} for layer in manifest.layers],
+        "stages": [[stage.first, stage.stop] for stage in manifest.plan.stages],
+        "ranks": [list(stage.ranks) for stage in manifest.plan.stages],
+        "microbatches": manifest.plan.microbatches,
+        "microbatch_size": manifest.plan.microbatch_size,
+        "schedule": manifest.plan.schedule,
+        "precision": manifest.plan.precision,
+        "fingerprint": manifest.fingerprint,
+        "torch": manifest.torch,
+    }
+
+
+def _text(one: dict[str, Any]) -> str:
+    lines = [f"step {one['step']}"]
+    if "layers" in one:
+        stages = ", ".join(
+            f"{first}-{stop - 1} on {'/'.join(map(str, ranks))}"
+            for (first, stop), ranks in zip(one["stages"], one["ranks"], strict=True)
+        )
+        lines += [
+            f"  job {one['job']}, attempt {one['attempt']}; next sample {one['samples']}, global batch "
+            f"{one['global_batch']}",
+            f"  {one['microbatches']} micro-batches of {one['microbatch_size']}, {one['schedule']}, {one['precision']}",
+            f"  stages: layers {stages}",
+            f"  {len(one['layers'])} layers, {one['bytes']} bytes, fingerprint {one['fingerprint'][:12]}",
+        ]
+        if one["verified"] and not one["damage"]:
+            lines.append("  good: every hash matches")
+    lines += [f"  DAMAGED: {what}" for what in one["damage"]]
+    return "\n".join(lines)

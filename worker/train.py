@@ -1,0 +1,147 @@
+"""`jct train`: one job on this machine, without daemon or agent, with scripted changes of shape."""
+
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from policies.model.profile import ModelProfile
+from scheduler.protocol.messages import Cause, Report
+from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
+from worker.checkpoint import catalogue
+from worker.checkpoint.directory import Directory
+from worker.launcher import Launched, start_shim
+from worker.metrics import FILE_NAME
+from worker.scripted import BadRequest, Move, Script, Shape, moved, parser, planned, read_script, with_microbatches
+
+BAD_USAGE = 2
+WAIT_S = 1e9
+POLL_S = 0.05
+
+
+def main(arguments: list[str]) -> int:
+    """0 when it was trained to its end, 1 when not, 2 for a request that cannot be."""
+    options = parser().parse_args(arguments)
+    data = sys.stdin.buffer.read() if options.spec == "-" else Path(options.spec).read_bytes()
+    job = msgspec.json.decode(data, type=JobSpec)
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if options.steps is not None:
+        job = msgspec.structs.replace(job, total_steps=options.steps)
+    if options.checkpoint is not None:
+        kept = job.checkpoint or CheckpointSpec(dir="")
+        directory = str(options.checkpoint.absolute())
+        job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
+    try:
+        shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches)
+        script = read_script(shape, options.change, options.migrate)
+        with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
+            return _Training(Path(folder), job, script, options.dtype, options.metrics).run()
+    except BadRequest as error:
+        print(f"jct train: {error}", file=sys.stderr)
+        return BAD_USAGE
+
+
+class _Training:
+    """A probe for the layers' times, then one attempt with its script."""
+
+    def __init__(self, folder: Path, job: JobSpec, script: Script, precision: str, metrics: Path | None) -> None:
+        self._folder, self._job, self._script, self._precision = folder, job, script, precision
+        self._metrics = metrics
+        self._told = 0
+
+    def run(self) -> int:
+        probe = self._launch(0, 1, "probe", None)
+        report = self._wait_for(probe)
+        if report.cause is not Cause.PROBE_DONE:
+            return _failed(probe, report)
+        assert report.global_batch is not None
+        self._profiles, self._global_batch = report.profiles, report.global_batch
+        script = with_microbatches(self._script, report.global_batch)
+        plans = [self._plan(script.shape)]
+        for _, change in script.changes:
+            plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
+        job, attempt = self._next_attempt()
+        launched = self._launch(job, attempt, "train", plans[0])
+        signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
+        with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
+            for plan in plans[1:]:
+                self._until(launched, sink, Launched.is_running)
+                if launched.is_gone():
+                    break
+                launched.change(plan)
+            self._until(launched, sink, Launched.is_gone)
+        launched.hang_up()
+        good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
+        return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
+
+    def _plan(self, shape: Shape) -> Any:
+        return planned(shape, self._profiles_for(shape), self._global_batch, self._precision)
+
+    def _profiles_for(self, shape: Shape) -> list[ModelProfile]:
+        """Nearest in micro-batch size first."""
+        wanted = self._global_batch / (shape.microbatches or 1)
+        return sorted(self._profiles, key=lambda profile: abs(profile.microbatch_size - wanted))
+
+    def _next_attempt(self) -> tuple[int, int]:
+        """Above every claim on the checkpoint directory, so that this attempt may write there."""
+        if self._job.checkpoint is None:
+            return 0, 2
+        claims = catalogue.claims(Directory(self._job.checkpoint.dir))
+        job, attempt = max(claims, default=(0, 1))
+        return job, attempt + 1
+
+    def _launch(self, job: int, attempt: int, kind: str, plan: Any) -> Launched:
+        spec = AttemptSpec(
+            kind=kind, job=self._job, nonce=secrets.token_hex(8), hold_at=self._script.hold_at if plan else ()
+        )
+        return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start_shim)
+
+    def _wait_for(self, launched: Launched) -> Report:
+        launched.wait(timeout_s=WAIT_S)
+        launched.hang_up()
+        return launched.pilot
+
+    def _until(self, launched: Launched, sink: IO[str], condition: Any) -> None:
+        while not condition(launched) and not launched.is_gone():
+            launched.poll(POLL_S)
+            self._tell(launched, sink)
+        self._tell(launched, sink)
+
+    def _tell(self, launched: Launched, sink: IO[str]) -> None:
+        """Pass new metrics on: to the file as they are, to the terminal as lines."""
+        path = launched.folder / FILE_NAME
+        if not path.exists():
+            return
+        with open(path, encoding="utf-8") as file:
+            file.seek(self._told)
+            new = file.read()
+        whole = new[: new.rfind("\n") + 1]
+        self._told += len(whole.encode())
+        sink.write(whole)
+        for line in whole.splitlines():
+            print(_line(msgspec.json.decode(line)), flush=True)
+
+
+def _line(metrics: dict[str, Any]) -> str:
+    if "validation_loss" in metrics:
+        return f"step {metrics['step']}: validation loss {metrics['validation_loss']!r}"
+    return (
+        f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm "
+        f"{metrics['grad_norm']:.6g}, {metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"
+    )
+
+
+def _failed(launched: Launched, report: Report) -> int:
+    """Say why, and show the end of each member's log, since nothing of it stays."""
+    blamed = [one for one in launched.reports.values() if one.cause not in (Cause.PEER_LOST, Cause.STOPPED)]
+    for one in blamed or [report]:
+        print(f"jct train: member {one.member} ended: {one.cause}: {one.message}", file=sys.stderr)
+        log = (launched.folder / f"member-{one.member}.log").read_text(errors="replace")
+        print("\n".join(log.splitlines()[-30:]), file=sys.stderr)
+    return 1
