@@ -14,9 +14,6 @@ from policies.model.profile import LayerProfile, ModelProfile
 MARGIN = 1.05
 """Fragmentation: memory that the allocator holds beyond what is asked."""
 
-WEIGHT_SHARE = 0.5
-"""Part of an activation that the weight gradient still needs after the input gradient: the inputs of linear layers."""
-
 _STATE = {"float64": (2.0, 2.0), "float32": (2.0, 2.0), "bfloat16": (2.0, 6.0), "float16": (2.0, 6.0)}
 """Per byte of parameters: parameters and gradients; two Adam moments, with a float32 master copy in half precision."""
 

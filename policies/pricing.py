@@ -88,7 +88,7 @@ def price(plan: ParallelPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequenc
         order = compiled(plan.schedule, ranks, share, chunks)
         times = durations(costs, plan, kind, own if slow else ())
         seconds = max(seconds, step_time_s(order, times) + kind.step_s)
-        held = [order.footprint.peak_activations[rank] for rank in order.schedule.stage_rank]
+        held = [order.footprint.peak_held[rank] for rank in order.schedule.stage_rank]
         peaks = [max(pair) for pair in zip(peaks or held, held, strict=True)]
         versions = [order.footprint.weight_versions[rank] for rank in order.schedule.stage_rank]
     return PricedPlan(plan, seconds, plan_memory_bytes(costs, plan, peaks, versions))
@@ -98,7 +98,7 @@ def _price_uneven(plan: ParallelPlan, costs: LayerCosts, kind: DeviceKind, slow:
     order = index_schedule(schedule_of(plan))
     padded = (*slow, *[1.0] * plan.world_size)[: plan.world_size] if slow else ()
     seconds = step_time_s(order, durations(costs, plan, kind, padded)) + kind.step_s
-    peaks = [max(order.footprint.peak_activations[rank] for rank in stage.ranks) for stage in plan.stages]
+    peaks = [max(order.footprint.peak_held[rank] for rank in stage.ranks) for stage in plan.stages]
     return PricedPlan(plan, seconds, plan_memory_bytes(costs, plan, peaks))
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from policies.bubbles import Idle, bubble, split_idle
 from policies.cost import Durations, LayerCosts, durations
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
-from policies.pricing import PricedPlan
+from policies.partition.cuts import Cutter, uniform
+from policies.pricing import PricedPlan, price
 from policies.schedules.assign import schedule_of
 from policies.schedules.catalogue import FAMILIES
 from policies.timing import Compiled, compiled, index_schedule, step_time_s, timeline
@@ -67,6 +69,26 @@ def _steady(priced: PricedPlan, costs: LayerCosts) -> Report:
     idle_s = priced.step_time_s - costs.whole_s * priced.plan.microbatches / priced.plan.world_size
     share = idle_s / priced.step_time_s
     return Report(share, Idle(0.0, 0.0, idle_s, 0.0), share)
+
+
+def compare(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = ()) -> dict[str, float]:
+    """Seconds a step of the same plan cut in other ways: equal layer counts, balanced computing, balanced memory, and
+    computing overlapped with transfers. Nothing for one stage, or stages that differ in replicas."""
+    plan = priced.plan
+    stages = len(plan.stages)
+    if stages == 1 or any(stage.shares != plan.stages[0].shares for stage in plan.stages):
+        return {}
+    cutter = Cutter(costs, replace(kind, memory_bytes=None))
+    cuts = {"uniform": uniform(len(costs), stages)}
+    for name in ("compute", "memory", "overlapped"):
+        found = cutter.programme(name, stages)
+        if found is not None:
+            cuts[name] = found
+    steps: dict[str, float] = {}
+    for name, bounds in cuts.items():
+        moved = [replace(s, first=a, stop=b) for s, (a, b) in zip(plan.stages, pairwise(bounds), strict=True)]
+        steps[name] = price(replace(plan, stages=tuple(moved)), costs, kind, slow).step_time_s
+    return steps
 
 
 def why(ranked: Sequence[PricedPlan]) -> str:

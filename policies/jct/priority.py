@@ -14,6 +14,7 @@ One pass, in this order:
 6. Gangs are laid on as few nodes as possible. Every pending job that does not start gets a reason.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from policies.jct.ledger import PROBE_S, Ledger
@@ -22,7 +23,7 @@ from policies.jct.placement import place
 from policies.jct.sharing import Claim, grow
 from policies.jct.victims import Candidate, choose_victims
 from policies.jct.waiting import blocked_wait, hopeless
-from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView
+from policies.model.cluster import ClusterSnapshot, DeviceView, JobView
 from policies.model.decision import Decisions, Preempt, Start, Wait
 
 PATIENCE_S = 300.0
@@ -65,6 +66,7 @@ class _Pass:
     waits: list[Wait] = field(default_factory=list)
     reservations: dict[str, Reservation] = field(default_factory=dict)
     blocked: list[tuple[JobView, str, int]] = field(default_factory=list)
+    claimed: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> Decisions:
         snapshot = self.ledger.snapshot
@@ -87,15 +89,14 @@ class _Pass:
 
     def _keep_for_running_probes(self) -> None:
         for job in self.ledger.snapshot.jobs:
-            if not job.pending and job.plan is None:
-                kind = next((d.kind for d in self.ledger.snapshot.devices if job.id in (d.holder, d.promised)), None)
-                if kind is not None:
-                    self._keep(job, kind, held=1)
+            kind = self.ledger.kind_held.get(job.id)
+            if not job.pending and job.plan is None and kind is not None:
+                self._keep(job, kind, held=1)
 
     def _keep(self, job: JobView, kind: str, held: int) -> None:
         """Keep what the job's minimum still lacks, as far as there are free devices."""
-        free = len(self.ledger.free(job, kind)) - self.ledger.kept_from(job, kind)
-        self.ledger.kept.append((job.id, job.priority, kind, max(0, min(free, job.menu.min_devices - held))))
+        free = self.ledger.free_count(job, kind) - self.ledger.kept_from(job, kind)
+        self.ledger.keep(job, kind, max(0, min(free, job.menu.min_devices - held)))
 
     def _probe(self, job: JobView) -> None:
         kinds = [kind.name for kind in self.ledger.kinds_of(job)]
@@ -113,7 +114,7 @@ class _Pass:
         self._block(job, max(kinds, key=lambda kind: self.ledger.total(kind, job.avoid)), 1)
 
     def _start_probe(self, job: JobView, kind: str, devices: tuple[str, ...]) -> None:
-        self.ledger.taken.update(devices)
+        self.ledger.take(devices)
         self.starts.append(Start(job.id, devices, None))
         self._keep(job, kind, held=1)
 
@@ -147,8 +148,7 @@ class _Pass:
 
     def _room(self, job: JobView, kind: str) -> int:
         """Free devices that are neither kept for others nor claimed in this pass."""
-        claimed = sum(max(0, gang.claim.size - len(gang.promised)) for gang in self.gangs if gang.kind == kind)
-        return len(self.ledger.free(job, kind)) - self.ledger.kept_from(job, kind) - claimed
+        return self.ledger.free_count(job, kind) - self.ledger.kept_from(job, kind) - self.claimed[kind]
 
     def _claim(
         self, job: JobView, kind: str, entries: dict[int, MenuEntry], size: int, promised: list[DeviceView]
@@ -159,8 +159,9 @@ class _Pass:
             if seconds > reserved.start_in_s:
                 entries = {n: entry for n, entry in entries.items() if n <= size + reserved.spare}
         times = {n: entry.step_time_s for n, entry in entries.items()}
-        claim = Claim(job.id, job.priority, job.remaining_steps, times, size)
+        claim = Claim(job.id, job.remaining_steps, times, size)
         self.gangs.append(Gang(job, kind, entries, claim, promised))
+        self.claimed[kind] += max(0, size - len(promised))
 
     def _may_pass(self, job: JobView, kind: str, size: int, seconds: float) -> bool:
         """Whether a job may start although another that comes first is blocked on the same kind."""
@@ -202,7 +203,7 @@ class _Pass:
         ahead: dict[str, int] = {}
         for job, kind, needed in self.blocked:
             ahead[kind] = ahead.get(kind, 0) + needed
-            lacking = ahead[kind] - len(self.ledger.free(job, kind))
+            lacking = ahead[kind] - self.ledger.free_count(job, kind)
             start_in_s, _ = self.ledger.free_in_s(job, kind, lacking, self._ends(kind))
             self.waits.append(blocked_wait(self.ledger, job, kind, needed, start_in_s))
 
@@ -215,17 +216,15 @@ class _Pass:
             return []
         candidates = [
             Candidate(other.id, devices, (other.priority, -other.submitted_us))
-            for other in self.ledger.snapshot.jobs
-            if other.state == JobState.RUNNING
-            and other.preemptible
+            for other in self.ledger.running
+            if other.preemptible
             and other.priority < job.priority
-            and other.id not in self.ledger.victims
             and (devices := len(self.ledger.held(other.id, job, kind)))
         ]
         chosen = choose_victims(candidates, needed - room)
         freed = [device for victim in chosen for device in self.ledger.held(victim, job, kind)]
-        self.ledger.victims.update(chosen)
-        self.ledger.taken.update(device.id for device in freed)
+        for victim in chosen:
+            self.ledger.take_from(victim)
         self.preempts += [Preempt(victim, job.id) for victim in chosen]
         return freed
 
@@ -239,16 +238,12 @@ class _Pass:
                 level = [gang for gang in gangs if gang.job.priority == priority]
                 room = min(self._room(gang.job, kind) for gang in gangs)
                 free = room - self._fair_share_of_probed(level, kind, room)
-                grow([gang.claim for gang in level], max(0, free))
+                self.claimed[kind] += max(0, free) - grow([gang.claim for gang in level], max(0, free))
 
     def _fair_share_of_probed(self, level: list[Gang], kind: str, room: int) -> int:
         """What jobs that await their menu may expect beyond their minimum, if they are like those that start."""
         priority = level[0].job.priority
-        probed = [
-            (self.ledger.jobs[job], 1 + count)
-            for job, at, of, count in self.ledger.kept
-            if of == kind and at >= priority and not self.ledger.jobs[job].menu.profiles
-        ]
+        probed = [(job, 1 + count) for job, count in self.ledger.kept_for_probed(kind, priority)]
         total = max(0, room) + sum(held for _, held in probed) + sum(gang.claim.size for gang in level)
         share = total // (len(probed) + len(level))
         return sum(max(0, min(share, job.menu.max_devices) - held) for job, held in probed)
@@ -261,5 +256,5 @@ class _Pass:
             extra = set(place(free, size - len(own)))
             devices = place([*own, *(device for device in free if device.id in extra)], size)
             entry = gang.entries[size]
-            self.ledger.taken.update(devices)
+            self.ledger.take(devices)
             self.starts.append(Start(gang.job.id, devices, entry.plan, entry.step_time_s))

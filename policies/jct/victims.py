@@ -1,5 +1,6 @@
 """Who is preempted to make room."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,11 +24,14 @@ def choose_victims(candidates: Sequence[Candidate], needed: int) -> tuple[int, .
         if freed >= needed:
             break
         fewest, freed = fewest + 1, freed + size
+    later = sorted(candidate.devices for candidate in order)
     chosen: list[int] = []
-    for index, candidate in enumerate(order):
-        later = sorted((other.devices for other in order[index + 1 :]), reverse=True)
-        others = later[: fewest - len(chosen) - 1]
-        if len(chosen) < fewest and candidate.devices + sum(others) >= needed:
+    for candidate in order:
+        del later[bisect_left(later, candidate.devices)]
+        others = fewest - len(chosen) - 1
+        if candidate.devices + sum(later[len(later) - others :]) >= needed:
             chosen.append(candidate.job)
             needed -= candidate.devices
+        if len(chosen) == fewest:
+            break
     return tuple(chosen)

@@ -96,17 +96,17 @@ class Cutter:
 
     def programme(self, name: str, stages: int, microbatches: int = 1, depth: int = 1) -> Bounds | None:
         """The cut of one dynamic programme: loop (W), compute (heaviest stage), overlapped (max of computing and round
-        trips), parameters (most parameters of a stage)."""
+        trips), parameters or memory (the most of it on a stage)."""
         key = name, microbatches, depth, stages if self.slow else 0
         if key not in self._tables:
             combine: Combine = {"loop": loop, "overlapped": overlapped}.get(name, compute_only)
             most = stages if self.slow else len(self._blocks)
-            self._tables[key] = self._dynamic(stages, microbatches, depth, name == "parameters").best(most, combine)
+            self._tables[key] = self._dynamic(stages, microbatches, depth, self._weights(name)).best(most, combine)
         return self._tables[key].get(stages)
 
     def exact(self, bounds: Bounds, microbatches: int = 1, depth: int = 1) -> Bounds:
         """From a first cut to the one with the smallest exact period."""
-        dynamic = self._dynamic(len(bounds) - 1, microbatches, depth, False)
+        dynamic = self._dynamic(len(bounds) - 1, microbatches, depth)
         return dynamic.exact(bounds, lambda candidate: self.period(candidate, depth), depth)
 
     def repartition(self, bounds: Bounds, microbatches: int, depth: int = 1, evaluations: int = 3000) -> Bounds:
@@ -123,12 +123,22 @@ class Cutter:
         period = period_s(own, transfer, [1 + depth * (stages - 1 - stage) for stage in range(stages)])
         return flush_s(own, transfer, microbatches, period), sum(time * time for time in own)
 
-    def _dynamic(self, stages: int, microbatches: int, depth: int, by_parameters: bool) -> Dynamic:
+    def _weights(self, name: str) -> Floats | None:
+        """What a programme balances; None for time."""
+        if name == "parameters":
+            return self._blocks.parameter_bytes
+        if name == "memory":
+            state = self._blocks.parameter_bytes * self._memory.state_per_parameter_byte
+            held: Floats = state + self._blocks.activation_bytes
+            return held
+        return None
+
+    def _dynamic(self, stages: int, microbatches: int, depth: int, weights: Floats | None = None) -> Dynamic:
         slow = self.slow
         return Dynamic(
             self._blocks,
             2 * self.kind.action_s,
-            weights=self._blocks.parameter_bytes if by_parameters else None,
+            weights=weights,
             fits=None if self.kind.memory_bytes is None else lambda k: self._fits(k, microbatches, depth),
             slow=(lambda k: slow[stages - k]) if slow else None,
         )

@@ -7,7 +7,10 @@ from itertools import product
 
 from policies.ir.action import Action, Kind
 from policies.ir.schedule import Schedule
-from policies.schedules.dependencies import GRADIENT, Result, needs, result
+from policies.schedules.dependencies import Result, needs, result
+
+WEIGHT_SHARE = 0.5
+"""Part of an activation that a weight gradient needs after the input gradient: the inputs of linear layers."""
 
 
 class InvalidSchedule(ValueError):
@@ -19,11 +22,13 @@ class Footprint:
     """What each rank keeps at its worst moment.
 
     peak_activations: an activation lives from its forward to its (input-)backward, in units of one rank's whole
-    activation of one micro-batch: a chunk counts 1 / chunks, a slice 1 / slices. What a weight gradient still needs
-    after its input gradient is not counted. weight_versions: 1 wherever the step is synchronous.
+    activation of one micro-batch: a chunk counts 1 / chunks, a slice 1 / slices. peak_held: the same with what a weight
+    gradient still needs after its input gradient, WEIGHT_SHARE of an activation. weight_versions: 1 wherever the step
+    is synchronous.
     """
 
     peak_activations: tuple[float, ...]
+    peak_held: tuple[float, ...]
     weight_versions: tuple[int, ...]
 
 
@@ -41,8 +46,10 @@ def validate(schedule: Schedule) -> Footprint:
 
 def footprint(schedule: Schedule) -> Footprint:
     """What a valid schedule keeps alive."""
-    peaks = tuple(_peak(order, schedule.chunks * schedule.slices) for order in schedule.orders)
-    return Footprint(peaks, schedule.versions or (1,) * schedule.ranks)
+    parts = schedule.chunks * schedule.slices
+    peaks = tuple(_peak(order) / parts for order in schedule.orders)
+    held = tuple(_peak(order, WEIGHT_SHARE) / parts for order in schedule.orders)
+    return Footprint(peaks, held, schedule.versions or (1,) * schedule.ranks)
 
 
 def walk(orders: Sequence[Sequence[Action]], stages: int, slices: int = 1) -> Iterator[tuple[int, Action]]:
@@ -116,12 +123,14 @@ def _check_complete(schedule: Schedule) -> None:
         raise InvalidSchedule(f"{next(iter(count))} is beyond the micro-batches or slices of the step")
 
 
-def _peak(order: Sequence[Action], parts: int) -> float:
-    live = peak = 0
+def _peak(order: Sequence[Action], weight_share: float = 0.0) -> float:
+    live = peak = 0.0
     for action in order:
         if action.kind is Kind.FORWARD:
             live += 1
             peak = max(peak, live)
-        elif action.kind in GRADIENT:
+        elif action.kind is Kind.BACKWARD:
             live -= 1
-    return peak / parts
+        else:
+            live -= 1 - weight_share if action.kind is Kind.BACKWARD_INPUT else weight_share
+    return peak

@@ -31,13 +31,15 @@ def plan(
     """Plan stages, replicas, micro-batches and schedule for each GPU count."""
     import json
 
-    from scheduler.cli.planning import menu, question, repartitioned
+    from scheduler.cli.planning import fitting, menu, question
+    from scheduler.cli.repartition import repartitioned
 
     try:
         asked = question(
             jobfile, profile, model, gpus=gpus, memory=memory, latency=latency, bandwidth=bandwidth, slow=slow,
             schedules=schedules, replicas=replicas, global_batch=global_batch, objective=objective,
         )  # fmt: skip
+        asked = fitting(asked)
         found = menu(asked)
         moved = repartitioned(asked, repartition) if repartition is not None else None
     except (ValueError, OSError) as error:
@@ -68,9 +70,12 @@ def as_dict(
 
 
 def _rest(asked: "Question", ranked: tuple["PricedPlan", ...]) -> dict[str, Any]:
-    from policies.report import why
+    from policies.report import compare, why
 
-    return {"why": why(ranked), "runners_up": [_entry(asked, other) for other in ranked[1:4]]}
+    best = ranked[0]
+    others = compare(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+    runners_up = [_entry(asked, other) for other in ranked[1:4]]
+    return {"why": why(ranked), "other_cuts_step_time_s": others, "runners_up": runners_up}
 
 
 def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
@@ -108,11 +113,12 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
 def _lines(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
-    from policies.report import TARGET, name_of, report, why
+    from policies.report import TARGET, compare, name_of, report, why
     from scheduler.cli.units import show_bytes, show_seconds
 
     lines = [
-        f"{asked.name}: global batch {asked.request.global_batch}, {len(asked.request.profiles[0].layers)} layers",
+        f"{asked.name}: global batch {asked.request.global_batch}, {len(asked.request.profiles[0].layers)} layers, "
+        f"{asked.search.precision}",
         f"{'GPUS':>4}  {'STAGES×MB':<12} {'SIZE':>4}  {'SCHEDULE':<16} {'STEP':>9}  {'BUBBLE':>6}  {'MEMORY':>8}  "
         "LAYERS",
     ]
@@ -140,6 +146,10 @@ def _lines(
         f"a global batch of {2 * best.plan.global_batch} would make it {seen.bubble_of_twice:.1%}.",
         "Memory by stage: " + ", ".join(map(show_bytes, best.memory_bytes)) + ".",
     ]
+    cuts = compare(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+    if cuts:
+        told = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in cuts.items())
+        lines.append(f"The same stages cut otherwise: {told}.")
     if len(ranked) > 1:
         others = ", ".join(f"{name_of(other.plan)} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
         lines.append(f"Runners-up: {others}.")

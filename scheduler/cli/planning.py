@@ -1,6 +1,5 @@
 """What `jct plan` and `jct probe` were asked, as values for the planner. No printing here."""
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,14 +8,13 @@ from typing import Any
 from policies.asynchronous import asynchronous_plans, with_target
 from policies.convergence import Convergence
 from policies.cost import LayerCosts, Memory, profile_at
-from policies.ir.plan import ParallelPlan, StagePlan
+from policies.ir.plan import ParallelPlan
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind, Link
 from policies.model.families import FAMILIES, family
 from policies.model.profile import ModelProfile
-from policies.partition.cuts import Cutter
 from policies.planner import ranked_plans
-from policies.pricing import PricedPlan, price
+from policies.pricing import PricedPlan
 from policies.schedules.catalogue import FAMILIES as SCHEDULES
 from policies.shapes import Search
 from scheduler.cli.profile_file import read_profile
@@ -88,6 +86,35 @@ def question(
     return Question(request.profiles[0].name, request, kind, search, convergence)
 
 
+def fitting(asked: Question) -> Question:
+    """The question, or where nothing fits the memory in float32 the same in bfloat16: half of all bytes but the
+    optimizer's, at the same speed."""
+    if asked.kind.memory_bytes is None or asked.search.precision != "float32":
+        return asked
+    once = replace(asked.search, effort=1)
+    if ranked_plans(asked.request, asked.kind, once):
+        return asked
+    profiles = tuple(_halved(profile) for profile in asked.request.profiles)
+    half = replace(asked.request, profiles=profiles)
+    if not ranked_plans(half, asked.kind, replace(once, precision="bfloat16")):
+        return asked
+    return replace(asked, request=half, search=replace(asked.search, precision="bfloat16"))
+
+
+def _halved(profile: ModelProfile) -> ModelProfile:
+    layers = (
+        replace(
+            layer,
+            output_bytes=layer.output_bytes // 2,
+            activation_bytes=layer.activation_bytes // 2,
+            parameter_bytes=layer.parameter_bytes // 2,
+            workspace_bytes=layer.workspace_bytes // 2,
+        )
+        for layer in profile.layers
+    )
+    return replace(profile, layers=tuple(layers))
+
+
 def menu(asked: Question) -> dict[int, tuple[PricedPlan, ...]]:
     """The ranked plans for each GPU count.
 
@@ -138,59 +165,6 @@ def _no_plan(asked: Question) -> str:
         f"no plan for {gpus} fits {show_bytes(kind.memory_bytes)}: without that limit the best plan needs "
         f"{show_bytes(needed)}; use more GPUs, or a smaller model"
     )
-
-
-def repartitioned(asked: Question, path: Path) -> tuple[PricedPlan, PricedPlan]:
-    """The plan of a file as it is priced now, and what small moves make of it; never slower.
-
-    Raises:
-        ValueError: the file holds no plan for this model.
-    """
-    running = read_plan(path)
-    costs = asked.costs(running.microbatch_size)
-    if running.layer_count != len(costs):
-        raise ValueError(f"{path} is a plan for {running.layer_count} layers, the profile has {len(costs)}")
-    ranks = running.world_size // len(running.stages[0].ranks)
-    slow = tuple((*asked.search.slow, *[1.0] * running.world_size)[: running.world_size]) if asked.search.slow else ()
-    of_stage = tuple(max(slow[rank] for rank in stage.ranks) for stage in running.stages) if slow else ()
-    cutter = Cutter(costs, asked.kind, of_stage)
-    bounds = (*(stage.first for stage in running.stages), running.layer_count)
-    depth = {"eager-1f1b": 2, "zb-h2": 2}.get(running.schedule, 1) if ranks == len(running.stages) else 1
-    moved = cutter.repartition(bounds, max(running.stages[0].shares), depth)
-    cut = zip(running.stages, moved, moved[1:], strict=False)
-    stages = tuple(replace(stage, first=first, stop=stop) for stage, first, stop in cut)
-    before, after = (price(plan, costs, asked.kind, slow) for plan in (running, replace(running, stages=stages)))
-    return before, min(before, after, key=lambda priced: priced.step_time_s)
-
-
-def read_plan(path: Path) -> ParallelPlan:
-    """A plan as `jct plan --json` prints it: the whole answer with one entry, or one entry.
-
-    Raises:
-        ValueError: what the file lacks.
-    """
-    document = json.loads(path.read_text())
-    entries = document.get("menu", [document]) if isinstance(document, dict) else []
-    if len(entries) != 1:
-        raise ValueError(f"{path} must hold one plan; ask jct plan --gpus N --json for a single GPU count")
-    entry = entries[0]
-    try:
-        count, size = int(entry["microbatches"]), int(entry["microbatch_size"])
-        again = bool(entry.get("recompute"))
-        stages = [
-            StagePlan(first, stop, tuple(stage["ranks"]), tuple(stage.get("shares", [count])), again)
-            for stage in entry["stages"]
-            for first, stop in [stage["layers"]]
-        ]
-        return ParallelPlan(
-            tuple(stages),
-            count,
-            size,
-            str(entry.get("schedule", "1f1b")),
-            str(entry.get("precision", "float32")),
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no plan: {error!r} is missing or of the wrong kind") from error
 
 
 def _request(

@@ -77,6 +77,26 @@ def test_a_model_is_planned_within_its_memory(capsys: pytest.CaptureFixture[str]
     assert max(found["menu"][0]["memory_bytes"]) <= 48e9
 
 
+def test_half_precision_is_taken_only_where_nothing_else_fits(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    common = ["plan", "--profile", profile(tmp_path / "p.json"), "--gpus", "2", "--json"]
+    assert answer(capsys, *common)["menu"][0]["precision"] == "float32"
+    found = answer(capsys, *common, "--memory", "1GB")["menu"][0]
+    assert found["precision"] == "bfloat16"
+    assert max(found["memory_bytes"]) <= 1e9
+
+
+def test_other_ways_to_cut_are_never_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parents[2] / "benchmarks" / "data" / "vgg16-profile.json"
+    found = answer(
+        capsys, "plan", "--profile", file, "--gpus", "4", "--bandwidth", "3GB/s", "--replicas", "1", "--json"
+    )
+    best = found["menu"][0]
+    assert set(best["other_cuts_step_time_s"]) == {"uniform", "compute", "memory", "overlapped"}
+    assert best["step_time_s"] <= min(best["other_cuts_step_time_s"].values()) + 1e-9
+
+
 def test_a_micro_batch_that_does_not_fit_is_refused_with_a_smaller_size(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
