@@ -56,7 +56,7 @@ def as_dict(
 ) -> dict[str, Any]:
     """The menu as plain values. Layer ranges are half-open; seconds and bytes."""
     answer: dict[str, Any] = {
-        "version": 1,
+        "apiVersion": "v1",
         "name": asked.name,
         "device_kind": asked.kind.name,
         "global_batch": asked.request.global_batch,
