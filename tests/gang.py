@@ -109,7 +109,10 @@ def member_pids(launched: Launched) -> dict[int, int]:
     assert launched.hello is not None
     found = {}
     for process in processes.descendants(launched.hello.pid):
-        output = os.readlink(f"/proc/{process.pid}/fd/1")
+        try:
+            output = os.readlink(f"/proc/{process.pid}/fd/1")
+        except OSError:  # it has just ended
+            continue
         if process.parent == launched.hello.pid and output.startswith(str(launched.folder / "member-")):
             found[int(output.rpartition("-")[2].removesuffix(".log"))] = process.pid
     return found

@@ -6,11 +6,17 @@ Contract with the agent
 Command line::
 
     python -P -m worker.shim --folder .../attempts/JOB.N [--host 127.0.0.1] [--linger-s 5]
+    python -P -m worker.shim --spare [--wait-s 600]
 
 - The folder's name gives job and attempt. It exists already and holds `spec.json`: `msgspec.json.encode(AttemptSpec)`.
 - `--host`: the address the generation's store binds and announces; the node's own where an attempt spans nodes.
 - Start it in its own session (`start_new_session=True`), stdin from /dev/null, with `JCT_NONCE=<spec.nonce>` in its
   environment, so that strays are found through /proc/PID/environ. It sets its own thread variables.
+
+- A spare imports everything, prints "ready" and a newline, then waits on standard input for one line: a JSON list of
+  the options above, such as `["--folder", ".../attempts/7.1"]`. From there on it is that attempt's shim, seconds
+  sooner. It ends by itself after --wait-s, or when its standard input is closed. It has no JCT_NONCE in its
+  environment: move it into the attempt's cgroup before the line is written. Spares are for one user and interpreter.
 
 Files in the folder (written by the shim unless said otherwise)::
 
@@ -55,301 +61,53 @@ Working directory: `JobSpec.workdir`. Standard output and error: the log. A sess
 """
 
 import argparse
-import contextlib
-import fcntl
 import json
 import os
-import re
-import selectors
-import signal
-import socket
+import select
 import sys
 from pathlib import Path
 
-import msgspec
-
-from scheduler.protocol.codec import BadMessage, decode_to_shim
-from scheduler.protocol.messages import PROTOCOL_VERSION, Phase, Report, ShimHello, Spawn, Stop, Target
-from scheduler.protocol.spec import AttemptSpec
-from worker import processes, spawn
-from worker.channel import Channel
-from worker.checkpoint.directory import Directory
-from worker.guard import Guard
+from worker.zygote import Zygote
 
 EXIT_LOCKED = 73
-TICK_S = 1.0
-SWEEP_S = 0.02
-"""Between two looks for descendants that have to go."""
-
-
-class Shim:
-    """One attempt's processes on this node. One thread, no user code, no CUDA."""
-
-    def __init__(self, folder: Path, host: str, linger_s: float) -> None:
-        """Takes the folder's lock and makes this process known in it; nothing is forked before.
-
-        Raises:
-            BlockingIOError: another shim has the folder. OSError, ValueError: the folder is not an attempt's.
-        """
-        self.folder, self._host, self._linger_s = folder, host, linger_s
-        self._lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._files = Directory(folder)
-        self._job, self._attempt = attempt_of(folder)
-        self._spec = msgspec.json.decode(self._files.read("spec.json"), type=AttemptSpec)
-        processes.become_subreaper()
-        self._guards: dict[int, Guard] = {}
-        self._stores: dict[int, tuple[int, str]] = {}
-        self._agent: Channel | None = None
-        self._idle_since_s = processes.boot_time_s()
-        self._hung_up = False
-        self._shutting_down = False
-        self._selector = selectors.DefaultSelector()
-        self._wake = self._catch_signals()
-        self._make_known()
-        self._listener = self._listen()
-
-    def run(self) -> None:
-        """Serve until the last member is gone and its last word was read or nobody came for it."""
-        while not self._is_over():
-            self._wait()
-            now_s = processes.boot_time_s()
-            self._reap()
-            for guard in self._guards.values():
-                if guard.alive:
-                    guard.read()
-                    guard.tick(now_s)
-            self._sweep()
-            self._tell()
-        self._selector.close()
-        self._listener.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.folder / "shim.sock")
-
-    # --- set-up ------------------------------------------------------------------------------------------------
-
-    def _catch_signals(self) -> socket.socket:
-        """SIGCHLD and SIGTERM wake the loop; SIGHUP and SIGINT are for others."""
-        wake, write = socket.socketpair()
-        wake.setblocking(False)
-        write.setblocking(False)
-        self._wake_write = write
-        signal.set_wakeup_fd(write.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: self._shut_down())
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        self._selector.register(wake, selectors.EVENT_READ)
-        return wake
-
-    def _make_known(self) -> None:
-        own = processes.stat(os.getpid())
-        assert own is not None
-        identity = {
-            "boot": processes.boot_id(),
-            "pid": own.pid,
-            "start_ticks": own.start_ticks,
-            "nonce": self._spec.nonce,
-            "protocol": PROTOCOL_VERSION,
-            "job": self._job,
-            "attempt": self._attempt,
-        }
-        self._files.write("shim.json", json.dumps(identity).encode(), str(own.pid))
-
-    def _listen(self) -> socket.socket:
-        """Bound through /proc/self/fd: a Unix socket's own path may have 107 bytes only."""
-        path = f"/proc/self/fd/{self._lock}/shim.sock"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(mask)
-        listener.listen(8)
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ)
-        return listener
-
-    # --- the loop ----------------------------------------------------------------------------------------------
-
-    def _wait(self) -> None:
-        channels = [guard.line for guard in self._guards.values() if guard.alive]
-        if self._agent is not None:
-            channels.append(self._agent)
-        for channel in channels:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_to_write else 0)
-            self._selector.modify(channel.end, events)
-        for key, _ in self._selector.select(self._timeout_s()):
-            if key.fileobj is self._wake:
-                with contextlib.suppress(BlockingIOError):
-                    self._wake.recv(4096)
-            elif key.fileobj is self._listener:
-                self._welcome()
-            elif self._agent is not None and key.fileobj is self._agent.end:
-                self._hear()
-        for channel in channels:
-            channel.flush()
-
-    def _timeout_s(self) -> float:
-        if any(not guard.alive and guard.report.phase is not Phase.GONE for guard in self._guards.values()):
-            return SWEEP_S
-        now_s = processes.boot_time_s()
-        deadlines = [at for guard in self._guards.values() if (at := guard.next_deadline_s()) is not None]
-        return max(0.0, min([TICK_S, *(at - now_s for at in deadlines)]))
-
-    def _welcome(self) -> None:
-        """A new agent replaces the old one, hears who this is, and then everything that is so."""
-        with contextlib.suppress(BlockingIOError):
-            end, _ = self._listener.accept()
-            self._drop_agent()
-            self._hung_up = False
-            self._agent = Channel(end)
-            self._selector.register(end, selectors.EVENT_READ)
-            hello = ShimHello(job=self._job, attempt=self._attempt, nonce=self._spec.nonce, pid=os.getpid())
-            self._agent.offer("hello", hello)
-            self._told: dict[int, Report] = {}
-
-    def _hear(self) -> None:
-        assert self._agent is not None
-        try:
-            bodies = self._agent.receive()
-            for body in bodies or []:
-                message = decode_to_shim(body)
-                if isinstance(message, Spawn):
-                    self._spawn(message.target, self._agent.descriptors.popleft())
-                else:
-                    self._take(message)
-        except (BadMessage, IndexError) as error:
-            print(f"shim: the agent does not speak this protocol: {error}", file=sys.stderr, flush=True)
-            bodies = None
-        if bodies is None:
-            self._drop_agent()
-
-    def _drop_agent(self) -> None:
-        if self._agent is not None:
-            self._selector.unregister(self._agent.end)
-            self._agent.close()
-            self._agent = None
-            self._hung_up = True
-
-    def _tell(self) -> None:
-        for member, guard in self._guards.items():
-            if self._agent is not None and self._told.get(member) is not guard.report:
-                self._told[member] = guard.report
-                self._agent.offer(member, guard.report)
-
-    # --- members -----------------------------------------------------------------------------------------------
-
-    def _spawn(self, target: Target, log: int) -> None:
-        try:
-            if target.member in self._guards:
-                self._take(target)
-            elif isinstance(target.want, Stop):
-                print(f"shim: member {target.member} shall stop before it has started", file=sys.stderr, flush=True)
-            else:
-                pid, line = spawn.start_member(target, self.folder, log)
-                self._guards[target.member] = Guard(target, pid, line)
-                self._selector.register(line, selectors.EVENT_READ)
-                self._provide_store(target)
-        finally:
-            os.close(log)
-
-    def _take(self, target: Target) -> None:
-        guard = self._guards.get(target.member)
-        if guard is not None:
-            guard.take(target, processes.boot_time_s())
-            self._provide_store(target)
-
-    def _provide_store(self, target: Target) -> None:
-        """Each generation's store is started beside its pilot's member; probes have none."""
-        if target.member != target.pilot or target.plan is None or not self._guards[target.member].alive:
-            return
-        if target.generation not in self._stores:
-            self._stores[target.generation] = spawn.start_store(self._host)
-        self._guards[target.member].set_store(target.generation, self._stores[target.generation][1])
-
-    def _shut_down(self) -> None:
-        """SIGTERM: the machine goes down. Every member stops as if the agent had asked."""
-        now_s = processes.boot_time_s()
-        stop = Stop(grace_s=self._spec.job.grace_s, why="the node shuts down")
-        for guard in self._guards.values():
-            guard.take(msgspec.structs.replace(guard.target, want=stop), now_s)
-        self._shutting_down = True
-
-    def _reap(self) -> None:
-        by_pid = {guard.pid: guard for guard in self._guards.values() if guard.alive}
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                if pid in by_pid:
-                    self._selector.unregister(by_pid[pid].line.end)
-                    by_pid[pid].ended(status)
-                self._stores = {number: store for number, store in self._stores.items() if store[0] != pid}
-
-    def _sweep(self) -> None:
-        """When a member has ended, nothing of it may stay. Then its end is made durable and told."""
-        ended = {m: g for m, g in self._guards.items() if not g.alive and g.report.phase is not Phase.GONE}
-        if not ended:
-            return
-        living = {member: guard.pid for member, guard in self._guards.items() if guard.alive}
-        strays = processes.strays(os.getpid(), living, {pid for pid, _ in self._stores.values()})
-        for process in strays:
-            processes.kill(process)
-        if strays:
-            return
-        for member, guard in ended.items():
-            guard.gone()
-            self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
-        if not living:
-            for pid, _ in self._stores.values():
-                os.kill(pid, signal.SIGKILL)
-            self._idle_since_s = processes.boot_time_s()
-            self._hung_up = False
-
-    def _all_gone(self) -> bool:
-        return all(guard.report.phase is Phase.GONE for guard in self._guards.values())
-
-    def _is_over(self) -> bool:
-        """Everything is told: the agent has hung up after the last word, or nobody listens for long."""
-        if not self._all_gone():
-            return False
-        waited_s = processes.boot_time_s() - self._idle_since_s
-        if not self._guards:
-            return self._shutting_down or waited_s >= self._spec.start_timeout_s
-        return (self._hung_up and self._agent is None) or waited_s >= self._linger_s
-
-
-def attempt_of(folder: Path) -> tuple[int, int]:
-    """Job and attempt from the folder's name. Raises ValueError."""
-    match = re.fullmatch(r"(\d+)\.(\d+)", folder.name)
-    if match is None:
-        raise ValueError(f"{folder} is not named JOB.ATTEMPT")
-    return int(match[1]), int(match[2])
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -P -m worker.shim", description="Runs one attempt's processes.")
-    parser.add_argument("--folder", type=Path, required=True, help="attempts/JOB.N with its spec.json")
-    parser.add_argument("--host", default="127.0.0.1", help="address that the generation's store binds and announces")
-    parser.add_argument(
-        "--linger-s", type=float, default=5.0, help="seconds to wait for an agent after the last member"
-    )
-    options = parser.parse_args(arguments)
+    """Exit code 0, or EXIT_LOCKED."""
+    options = _options(arguments)
     # One thread only: OpenBLAS and OpenMP start theirs when they are loaded, and a fork copies just one.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
+    if options.spare:
+        import_ahead()
+        line = _order(options.wait_s)
+        return main(json.loads(line)) if line else 0
     try:
-        shim = Shim(options.folder.absolute(), options.host, options.linger_s)
+        shim = Zygote(options.folder.absolute(), options.host, options.linger_s)
     except BlockingIOError:
         print(f"shim: another one guards {options.folder}", file=sys.stderr)
         return EXIT_LOCKED
     import_ahead()
     shim.run()
     return 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -P -m worker.shim", description="Runs one attempt's processes.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--folder", type=Path, help="attempts/JOB.N with its spec.json")
+    what.add_argument("--spare", action="store_true", help="import ahead and wait for the options on standard input")
+    parser.add_argument("--host", default="127.0.0.1", help="address that the generation's store binds and announces")
+    parser.add_argument("--linger-s", type=float, default=5.0, help="seconds to wait for an agent in the end")
+    parser.add_argument("--wait-s", type=float, default=600.0, help="seconds that a spare waits for its attempt")
+    return parser.parse_args(arguments)
+
+
+def _order(wait_s: float) -> str:
+    """A spare's one line; "" when none comes in time."""
+    print("ready", flush=True)
+    ready, _, _ = select.select([sys.stdin], [], [], wait_s)
+    return sys.stdin.readline().strip() if ready else ""
 
 
 def import_ahead() -> None:

@@ -80,14 +80,19 @@ class Stage:
 
     def _run(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:
         """All layers, each drawing from a stream of its own, keyed by (seed, step, micro-batch, global layer)."""
-        with torch.autocast(self.device.type, self._autocast, enabled=self._autocast is not None):
-            for layer in self.layers:
-                reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
-                value = layer.module(value)
-                check_output(layer, value)
-            if self.loss is not None:
-                value = self.loss(value, targets)
-                _check_loss(value)
+        if self._autocast is not None:
+            with torch.autocast(self.device.type, self._autocast):
+                return self._run_layers(step, microbatch, value, targets)
+        return self._run_layers(step, microbatch, value, targets)
+
+    def _run_layers(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:
+        for layer in self.layers:
+            reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
+            value = layer.module(value)
+            check_output(layer, value)
+        if self.loss is not None:
+            value = self.loss(value, targets)
+            _check_loss(value)
         output: Tensor = value
         return output
 

@@ -4,11 +4,10 @@ import os
 import signal
 
 import pytest
-from gang import Site, curve, log, metrics, plan
+from gang import Site, curve, log, member_pids, metrics, plan
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause, Phase
-from worker import processes
 from worker.launcher import Launched
 
 LAYERS = 10
@@ -95,18 +94,15 @@ def test_a_newcomer_that_dies_before_the_decision_drops_the_generation(site: Sit
 
 
 def test_a_job_saved_after_a_change_resumes_on_another_shape(site: Site) -> None:
-    alone = site.launch(shape((0,)), site.spec(directory=None, arguments=arguments(60)))
+    alone = site.launch(shape((0,)), site.spec(directory=None, arguments=arguments(200)))
     alone.wait()
-    first = site.launch(shape((0, 1)), site.spec(arguments=arguments(60), hold_at=(5,)))
+    first = site.launch(shape((0, 1)), site.spec(arguments=arguments(200), hold_at=(5,)))
     change_at(first, 2, shape((0, 1, 2)))
     first.save()
     first.wait(lambda it: it.pilot.saved is not None)
-    assert first.hello is not None
-    for process in processes.descendants(first.hello.pid):
-        if os.readlink(f"/proc/{process.pid}/fd/1").endswith("member-1.log"):
-            os.kill(process.pid, signal.SIGKILL)
+    os.kill(member_pids(first)[1], signal.SIGKILL)
     first.wait()
-    second = site.launch(shape((0, 1), "zb-h1"), site.spec(arguments=arguments(60)))
+    second = site.launch(shape((0, 1), "zb-h1"), site.spec(arguments=arguments(200)))
     second.wait()
     assert curve(first, second) == curve(alone)
 

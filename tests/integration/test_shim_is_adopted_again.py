@@ -95,3 +95,28 @@ def test_variables_that_a_fork_cannot_honour_start_members_cold(site: Site) -> N
     assert {b"MARK=x", b"JCT_NONCE=" + spec.nonce.encode(), b"RANK=0"} <= set(variables)
     launched.wait()
     assert launched.pilot.cause is Cause.FINISHED
+
+
+def test_a_spare_becomes_an_attempts_shim(site: Site) -> None:
+    command = [sys.executable, "-P", "-m", "worker.shim", "--spare"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as spare:
+        assert spare.stdin is not None
+        assert spare.stdout is not None
+        assert spare.stdout.readline() == "ready\n"
+
+        def order(folder: Path) -> None:
+            spare.stdin.write(json.dumps(["--folder", str(folder)]) + "\n")
+            spare.stdin.flush()
+
+        launched = site.launch(plan((0, 6)), site.spec(arguments={"steps": 3}), start=order)
+        assert launched.hello is not None
+        assert launched.hello.pid == spare.pid
+        launched.wait()
+        launched.hang_up()
+        assert spare.wait(30) == 0
+    assert launched.pilot.cause is Cause.FINISHED
+
+
+def test_a_spare_that_nobody_wants_ends(site: Site) -> None:
+    command = [sys.executable, "-P", "-m", "worker.shim", "--spare"]
+    assert subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
