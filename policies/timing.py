@@ -112,6 +112,11 @@ def timeline(order: Compiled | Schedule, durations: Durations) -> Timeline:
     return Timeline(order.schedule.ranks, tuple(spans), max(ends))
 
 
+def makespan_s(order: Compiled, durations: Durations) -> float:
+    """The end of the last action; as `timeline`, without the spans."""
+    return max(_times(order, durations)[1])
+
+
 def step_time_s(order: Compiled, durations: Durations) -> float:
     """From the first action to the end of the last rank's all-reduce and optimizer."""
     _, _, free = _times(order, durations)

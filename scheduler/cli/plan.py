@@ -135,7 +135,7 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
 def _lines(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
-    from policies.report import TARGET, compare, name_of, report
+    from policies.report import TARGET, bubble_of_twice, compare, name_of, report
     from scheduler.cli.units import show_bytes, show_seconds
 
     lines = [
@@ -157,6 +157,7 @@ def _lines(
     best = ranked[0]
     seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     whole = best.step_time_s
+    twice = bubble_of_twice(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     lines += [
         "",
         f"On {count} GPUs: {name_of(best.plan)}, {_why(ranked, moved)}.",
@@ -165,7 +166,7 @@ def _lines(
         f"stall {seen.idle.stall / whole:.1%} of the step.",
         f"The bubble of {seen.bubble:.1%} is {'within' if seen.bubble <= TARGET else 'above'} the target of "
         f"{TARGET:.0%}; "
-        f"a global batch of {2 * best.plan.global_batch} would make it {seen.bubble_of_twice:.1%}.",
+        f"a global batch of {2 * best.plan.global_batch} would make it {twice:.1%}.",
         "Memory by stage: " + ", ".join(map(show_bytes, best.memory_bytes)) + ".",
     ]
     cuts = compare(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
