@@ -48,6 +48,7 @@ class Shims:
         self._host = host
         self._parent = cgroups.find_parent()
         self._gangs: dict[Attempt, Gang] = {}
+        self._burials: set[asyncio.Task[None]] = set()
         self._on_report: OnReport = lambda report: None
 
     # --- what the node asks ---------------------------------------------------------------------------------
@@ -104,12 +105,13 @@ class Shims:
         gang.reports.pop(key[2], None)
         if not gang.reports:
             del self._gangs[gang.attempt]
-            if gang.task is not None:
-                gang.task.cancel()
+            if gang.task is not None and not gang.task.done():  # it still collects the shim
+                self._burials.add(gang.task)
+                gang.task.add_done_callback(self._burials.discard)
             self._folders.done(gang.attempt)
 
     async def close(self) -> None:
-        tasks = [gang.task for gang in self._gangs.values() if gang.task is not None]
+        tasks = [*self._burials, *(gang.task for gang in self._gangs.values() if gang.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,8 +36,9 @@ def submit(
     flags = {"name": name, "team": team, "priority": priority, "gpus": _gpus(gpus), "note": note}
     document |= {key: value for key, value in flags.items() if value is not None}
     _resolve_paths(document, folder)
+    body = {"job": document, **_spec_key(document)}
     client = Client.from_config()
-    job = _send(client, {"job": document, **_spec_key(document)})
+    job = _send(client, body)
     if json and not wait:
         print_json(job=job)
     elif parsable:
@@ -86,7 +87,10 @@ def _resolve_paths(document: dict[str, Any], folder: Path) -> None:
 
 
 def _spec_key(document: dict[str, Any]) -> dict[str, str]:
-    """Refuses what can be seen to fail from here; the rest is for jctd and the worker to judge."""
+    """Refuses what can be seen to fail from here, all of it at once; the rest is for jctd and the worker to judge."""
+    from scheduler.jobfile import parse_document
+
+    parse_document({"team": "default", **document})
     workdir = document["workdir"]
     if isinstance(workdir, str) and not Path(workdir).is_dir():
         raise JctError(Code.BAD_SPEC, f"workdir: {workdir} is no folder", field="workdir")

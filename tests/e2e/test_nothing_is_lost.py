@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from cluster import Cluster
+from cluster import Cluster, children
 
 LONG = {"steps": 400}
 
@@ -90,3 +90,11 @@ def test_kill_of_the_shim_ends_its_ranks_and_the_job_resumes(cluster: Cluster) -
     ended = cluster.until_state(job, "COMPLETED")
     assert [a["cause"] for a in ended["attempts"]] == ["probe_done", "rank_lost", "finished"]
     assert not members & set(cluster.processes_of(job))
+
+
+def test_an_agent_collects_every_shim_it_has_started(cluster: Cluster) -> None:
+    cluster.begin(one="cpu:1")
+    for _ in range(2):
+        cluster.until_state(cluster.submit(gpus=1, arguments={"steps": 2}), "COMPLETED")
+    agent = cluster.agents["one"].pid
+    cluster.eventually(lambda: children(agent) == [], "no child is left, not even as a zombie")
