@@ -14,12 +14,11 @@ import msgspec
 import torch
 
 from policies.ir.plan import ParallelPlan
-from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause, Target
 from worker.control import Control
 from worker.entrypoint import user_exception
 from worker.errors import Ended, PeerLost
-from worker.generation import Generation, dtype_of, own_layers
+from worker.generation import Generation, dtype_of, own_layers, programs_of
 from worker.layer import Layer, build_layers
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
@@ -113,10 +112,9 @@ class Proposal:
 def _unfit(plan: ParallelPlan) -> str:
     """Why this worker cannot run the plan; "" where it can. Found before anything is stopped for it."""
     try:
-        dtype_of(plan)
-        orders_for(plan)
-    except (ValueError, Ended) as error:
-        return str(error)
+        programs_of(plan)
+    except Ended as end:
+        return end.message
     return ""
 
 

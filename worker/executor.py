@@ -1,17 +1,22 @@
 """An interpreter of instruction lists: one rank's computing, sends and receives of one step."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from policies.ir.action import Action, Kind
 from policies.ir.instruction import Instruction, Op, Program
+from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
 from worker.shapes import Shape
 from worker.stage import Stage
 from worker.transport import Group, Work
+
+COMPUTING = frozenset(Op(kind) for kind in Kind)
 
 Message = tuple[str, int, int, int]
 """What identifies a message of a step, at both ends: direction, receiving stage, micro-batch, slice."""
@@ -69,11 +74,6 @@ class Executor:
             Op.RECV_BACKWARD: self._receive,
         }
 
-    @property
-    def operations(self) -> frozenset[Op]:
-        """What it can run; a plan with others is refused before the first step."""
-        return frozenset(self._run)
-
     def run(self, program: Program, source: Source, step: int, scale: float) -> dict[int, Tensor]:
         """One pass. Returns the losses (detached scalars) of the micro-batches whose last stage is here.
 
@@ -86,6 +86,23 @@ class Executor:
         self._losses = {}
         for instruction in program:
             self._run[instruction.op](instruction)
+        return self._finish()
+
+    def run_traced(
+        self, program: Program, source: Source, step: int, scale: float, rank: int, spans: list[Span]
+    ) -> dict[int, Tensor]:
+        """As `run`; appends a span for every action, without its wait for input, on time.perf_counter's clock."""
+        self._source, self._step, self._scale = source, step, scale
+        self._losses = {}
+        for instruction in program:
+            self._begun_s = time.perf_counter()
+            self._run[instruction.op](instruction)
+            if instruction.op in COMPUTING:
+                action = Action(instruction.stage, Kind(instruction.op), instruction.microbatch, instruction.chunk)
+                spans.append(Span(rank, action, self._begun_s, time.perf_counter()))
+        return self._finish()
+
+    def _finish(self) -> dict[int, Tensor]:
         for work, _ in self._sending:
             self._group.finish(work)
         self._sending.clear()
@@ -97,6 +114,7 @@ class Executor:
             return self._values.pop(message)
         work, tensor = self._expected.pop(message)
         self._group.finish(work)
+        self._begun_s = time.perf_counter()
         return tensor
 
     def _forward(self, do: Instruction) -> None:

@@ -1,13 +1,14 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from policies.ir.instruction import Op, digest
+from policies.ir.instruction import Op, Program, digest
 from policies.ir.plan import ParallelPlan
+from policies.ir.timeline import Span
+from policies.schedules.catalogue import FAMILIES
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
 from worker.batches import Batches
@@ -83,7 +84,7 @@ class Generation:
             for index in self._replicas
         }
         self.batches = self._batches(job, plan)
-        programs = _programs(plan)
+        programs = programs_of(plan)
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
@@ -101,11 +102,6 @@ class Generation:
         self._ties = Ties(tied_parameters(job), plan, rank, layers, groups.world, len(message_tags(programs)))
         entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
         self._executor = Executor(self._stages, last, groups.world, message_tags(programs), entering, device)
-        unknown = {instruction.op for program in programs for instruction in program} - self._executor.operations
-        if unknown:
-            raise Ended(
-                Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r} needs {', '.join(sorted(unknown))}: not supported yet"
-            )
 
     @property
     def is_pilot(self) -> bool:
@@ -119,9 +115,16 @@ class Generation:
             mine += [layer for i, layer in enumerate(self._stages[index].layers) if ranks[i % len(ranks)] == self.rank]
         return mine
 
-    def train_step(self, step: int) -> dict[int, Tensor]:
-        """Forward and backward of the step; gradients summed over micro-batches and replicas. Losses held here."""
-        losses = self._executor.run(self._program, self.batches, step, 1 / self.plan.microbatches)
+    def train_step(self, step: int, spans: list[Span] | None = None) -> dict[int, Tensor]:
+        """Forward and backward of the step; gradients summed over micro-batches and replicas. Losses held here.
+
+        spans: takes what ran when, on time.perf_counter's clock.
+        """
+        scale = 1 / self.plan.microbatches
+        if spans is None:
+            losses = self._executor.run(self._program, self.batches, step, scale)
+        else:
+            losses = self._executor.run_traced(self._program, self.batches, step, scale, self.rank, spans)
         for index, stage in self._stages.items():
             group = self._replicas[index]
             if group.size > 1:
@@ -182,7 +185,17 @@ class Generation:
         )
 
 
-def _programs(plan: ParallelPlan) -> Any:
+def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
+    """The plan's programs, rank by rank.
+
+    Raises:
+        Ended: NOT_SUPPORTED for a plan that this worker cannot run, with the reason.
+    """
+    dtype_of(plan)
+    family = FAMILIES.get(plan.schedule)
+    if family is not None and (family.asynchronous or family.sliced):
+        what = "asynchronous schedules" if family.asynchronous else "schedules that slice sequences"
+        raise Ended(Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r}: {what} are not supported yet")
     try:
         return orders_for(plan)
     except ValueError as error:

@@ -24,6 +24,7 @@ from worker.pilot import Pilot
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
+from worker.timelines import Timelines
 from worker.trainer import Trainer
 from worker.world import World, enter
 
@@ -230,17 +231,19 @@ class Member:
             )
         proposal = Proposal(self.control, world, generation.is_pilot)
         self.control.report(phase=Phase.TRAINING, generation=world.generation, plan=generation.plan)
-        pilot, metrics = None, None
+        pilot, metrics, folder = None, None, None
         if generation.is_pilot:
             every_s = checkpoint.every_s if checkpoint is not None else 0.0
             pilot = Pilot(self.control, proposal, progress, every_s, time.monotonic, saver is not None)
-            folder = os.environ.get("JCT_ATTEMPT_DIR")
-            metrics = Metrics(Path(folder)) if folder else None
+            folder = Path(os.environ["JCT_ATTEMPT_DIR"])
+            metrics = Metrics(folder)
             self.control.report(
                 step=progress.step,
                 saved=progress.saved,
                 first_evaluation=progress.first_evaluation,
                 last_evaluation=progress.last_evaluation,
             )
-        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, ready_at)
+        meet = world.meet(self.control.check_peers)
+        timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
+        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, timelines, ready_at)
         return Present(generation, layers, trainer, proposal, model)

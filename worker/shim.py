@@ -26,6 +26,7 @@ Files in the folder (written by the shim unless said otherwise)::
     shim.sock       Unix stream socket, mode 0600; long paths work: connect through /proc/self/fd/DIRFD/shim.sock
     exit-K.json     `msgspec.json.encode(Report)`: the last word (phase GONE) on member K; durable before it is sent
     member-K.log    by the agent: opened O_APPEND, its descriptor travels with Spawn
+    timeline.json   by the pilot's member: a measured step now and then, `policies.ir.timeline.Timeline` as JSON
     metrics.jsonl   by the pilot's member: one JSON object a line, see `worker.metrics`
 
 While it lives, the shim holds an exclusive flock on the folder itself (a directory descriptor); a second shim for the

@@ -16,6 +16,7 @@ from worker.generation import Generation
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.timelines import Timelines
 
 
 class Trainer:
@@ -30,10 +31,12 @@ class Trainer:
         pilot: Pilot | None,
         metrics: Metrics | None,
         fingerprint: str,
+        timelines: Timelines,
         ready_at: float,
     ) -> None:
         """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
-        self._ready_at = ready_at
+        self._ready_at = self._met_at = ready_at
+        self._timelines = timelines
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
@@ -69,13 +72,17 @@ class Trainer:
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
-        losses = self.generation.train_step(step)
+        spans = self._timelines.begin()
+        losses = self.generation.train_step(step, spans)
         layers, microbatches = self.plan.layer_count, self.plan.microbatches
         values = self.generation.gradient_norms()
         values |= {layers + microbatch: float(loss) for microbatch, loss in losses.items()}
         end = layers + microbatches
         values[end], values[end + 1] = self._header(step + 1, may_change=step + 1 < self.job.total_steps)
         summed = self.generation.exchange(values, end + 2)
+        if spans is not None:
+            self._timelines.give(spans, self._met_at)
+        self._met_at = time.perf_counter()
         norm = math.sqrt(_ordered_sum(summed[:layers]))
         loss = _ordered_sum(summed[layers:end]) / microbatches
         if not math.isfinite(loss) or not math.isfinite(norm):

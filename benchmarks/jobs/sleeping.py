@@ -1,49 +1,48 @@
-"""A job whose layers only sleep: stages of known duration, so that ranks do not contend for cores."""
+"""A job whose layers take known times: sleeping, so that more ranks than cores do not disturb one another."""
 
 import time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from worker import PipelineJob, TensorData
 
-WIDTH = 16
+WIDTH = 8
 
 
 class _Sleep(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, inputs: Tensor, forward_s: float, backward_s: float) -> Tensor:
-        context.backward_s = backward_s
-        time.sleep(forward_s)
-        return inputs.clone()
+    def forward(ctx: Any, x: Tensor, seconds: float) -> Tensor:
+        ctx.seconds = seconds
+        time.sleep(seconds)
+        return x.clone()
 
     @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        time.sleep(context.backward_s)
-        return gradients[0], None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        time.sleep(2 * ctx.seconds)
+        return gradients[0], None
 
 
-class Sleeper(nn.Module):
-    def __init__(self, forward_s: float, backward_s: float) -> None:
+class Sleeps(nn.Module):
+    def __init__(self, seconds: float) -> None:
         super().__init__()
-        self.linear = nn.Linear(WIDTH, WIDTH)
-        self.times = forward_s, backward_s
+        self.seconds, self.linear = seconds, nn.Linear(WIDTH, WIDTH)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        slept: Tensor = _Sleep.apply(self.linear(inputs), *self.times)
+    def forward(self, x: Tensor) -> Tensor:
+        slept: Tensor = _Sleep.apply(self.linear(x), self.seconds)
         return slept
 
 
-def job(forward_s: list[float], backward_s: list[float], microbatches: int, steps: int = 12) -> PipelineJob:
-    """One layer a stage, one sample a micro-batch."""
-    times = list(zip(forward_s, backward_s, strict=True))
-    rows = torch.randn(64, WIDTH, generator=torch.Generator().manual_seed(1))
+def job(layers: int = 4, seconds: float = 0.01, uneven: float = 0.3, steps: int = 60) -> PipelineJob:
+    """uneven: how much longer than the first the last layer takes, as a share."""
+    times = [seconds * (1 + uneven * i / max(1, layers - 1)) for i in range(layers)]
     return PipelineJob(
-        layers={f"sleeper{i}": lambda pair=pair: Sleeper(*pair) for i, pair in enumerate(times)},
-        loss=nn.functional.mse_loss,
-        data=TensorData(rows, rows),
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
-        global_batch=microbatches,
+        layers={f"sleeps{i}": lambda i=i: Sleeps(times[i]) for i in range(layers)},
+        loss=F.mse_loss,
+        data=TensorData(torch.randn(64, WIDTH), torch.randn(64, WIDTH)),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.01),
+        global_batch=8,
         total_steps=steps,
     )
