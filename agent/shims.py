@@ -62,6 +62,10 @@ class Shims:
             if spec is None:
                 continue
             gang = self._new_gang(attempt, spec)
+            if not self._folders.members(attempt):  # the agent died while starting it: nothing was forked yet
+                gang.box.kill()
+                del self._gangs[attempt]
+                continue
             for member in self._folders.members(attempt):
                 last = self._folders.last_word(attempt, member)
                 gang.reports[member] = last or _first_report(attempt, member)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from policies.cost import Durations
 from policies.ir.timeline import Timeline
-from policies.timing import Compiled, timeline
+from policies.timing import Compiled, makespan_s, timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,13 @@ def busy_s(run: Timeline) -> tuple[float, ...]:
     return tuple(busy)
 
 
-def split_idle(order: Compiled, durations: Durations) -> tuple[Idle, ...]:
-    """The idle time of each rank by cause (FORMULAS B3: fill/drain + exposed communication + imbalance, and a rest)."""
-    run = timeline(order, durations)
-    free = timeline(order, _without_transfers(durations)).makespan_s
+def split_idle(order: Compiled, durations: Durations, run: Timeline | None = None) -> tuple[Idle, ...]:
+    """The idle time of each rank by cause (FORMULAS B3: fill/drain + exposed communication + imbalance, and a rest).
+
+    run: the timeline, where it is known already.
+    """
+    run = run or timeline(order, durations)
+    free = makespan_s(order, _without_transfers(durations))
     equal = timeline(order, _without_transfers(_balanced(durations)))
     busy = busy_s(run)
     schedule_s = max(0.0, free - max(busy))

@@ -20,14 +20,10 @@ TARGET = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """bubble: idle share of the ranks' time in the longest pipeline. idle: seconds of a rank by cause, on average.
-
-    bubble_of_twice: the bubble with twice the global batch, other things equal.
-    """
+    """bubble: idle share of the ranks' time in the longest pipeline. idle: seconds of a rank by cause, on average."""
 
     bubble: float
     idle: Idle
-    bubble_of_twice: float
 
 
 def pipeline_of(
@@ -53,22 +49,29 @@ def report(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequen
     if FAMILIES[priced.plan.schedule].asynchronous:
         return _steady(priced, costs)
     order, times = pipeline_of(priced.plan, costs, kind, slow)
-    idle = split_idle(order, times)
+    run = timeline(order, times)
+    idle = split_idle(order, times, run)
     mean = Idle(
         sum(part.fill_drain for part in idle) / len(idle),
         sum(part.exposed_communication for part in idle) / len(idle),
         sum(part.imbalance for part in idle) / len(idle),
         sum(part.stall for part in idle) / len(idle),
     )
-    twice, _ = pipeline_of(priced.plan, costs, kind, slow, times=2)
-    return Report(bubble(timeline(order, times)), mean, bubble(timeline(twice, times)))
+    return Report(bubble(run), mean)
+
+
+def bubble_of_twice(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = ()) -> float:
+    """The bubble with twice the global batch, other things equal."""
+    if FAMILIES[priced.plan.schedule].asynchronous:
+        return _steady(priced, costs).bubble
+    return bubble(timeline(*pipeline_of(priced.plan, costs, kind, slow, times=2)))
 
 
 def _steady(priced: PricedPlan, costs: LayerCosts) -> Report:
     """Without a flush nothing fills or drains: what is idle waits for the slowest cycle."""
     idle_s = priced.step_time_s - costs.whole_s * priced.plan.microbatches / priced.plan.world_size
     share = idle_s / priced.step_time_s
-    return Report(share, Idle(0.0, 0.0, idle_s, 0.0), share)
+    return Report(share, Idle(0.0, 0.0, idle_s, 0.0))
 
 
 def compare(priced: PricedPlan, costs: LayerCosts, kind: DeviceKind, slow: Sequence[float] = ()) -> dict[str, float]:

@@ -8,8 +8,8 @@ from policies.ir.action import Action, Kind
 from policies.ir.schedule import Schedule
 from policies.ir.timeline import Span, Timeline
 from policies.schedules.catalogue import make_schedule
-from policies.schedules.dependencies import Result, needs, result
-from policies.schedules.validate import Footprint, footprint, validate, walk
+from policies.schedules.dependencies import Result
+from policies.schedules.validate import Footprint, footprint, turns, validate
 
 Step = tuple[int, Action, tuple[tuple[int, int], ...], int]
 """(rank, action, inputs, boundary its message crosses or -1). An input is (index of the step that makes it, boundary it
@@ -48,13 +48,12 @@ def index_schedule(schedule: Schedule) -> Compiled:
     holder, stages = schedule.holders, schedule.stages
     made: dict[Result, int] = {}
     steps: list[Step] = []
-    for rank, action in walk(schedule.orders, stages, schedule.slices):
+    for rank, action, needed, done in turns(schedule.orders, stages, schedule.slices):
         inputs = []
-        for wanted in needs(action, stages, schedule.slices):
+        for wanted in needed:
             source = wanted[1]
             crosses = source != action.stage and holder[source, action.microbatch] != rank
             inputs.append((made[wanted], min(source, action.stage) if crosses else -1))
-        done = result(action)
         sends = -1
         if done is not None:
             made[done] = len(steps)
@@ -111,6 +110,11 @@ def timeline(order: Compiled | Schedule, durations: Durations) -> Timeline:
     spans = [Span(rank, action, s, e) for (rank, action, _, _), s, e in zip(order.steps, starts, ends, strict=True)]
     spans.sort(key=lambda span: (span.start_s, span.rank))
     return Timeline(order.schedule.ranks, tuple(spans), max(ends))
+
+
+def makespan_s(order: Compiled, durations: Durations) -> float:
+    """The end of the last action; as `timeline`, without the spans."""
+    return max(_times(order, durations)[1])
 
 
 def step_time_s(order: Compiled, durations: Durations) -> float:

@@ -97,10 +97,10 @@ class Cutter:
     def programme(self, name: str, stages: int, microbatches: int = 1, depth: int = 1) -> Bounds | None:
         """The cut of one dynamic programme: loop (W), compute (heaviest stage), overlapped (max of computing and round
         trips), parameters or memory (the most of it on a stage)."""
-        key = name, microbatches, depth, stages if self.slow else 0
+        most = stages if self.slow else max(128, 1 << (stages - 1).bit_length())
+        key = name, most, *((microbatches, depth) if self.kind.memory_bytes is not None else (0, 0))
         if key not in self._tables:
             combine: Combine = {"loop": loop, "overlapped": overlapped}.get(name, compute_only)
-            most = stages if self.slow else len(self._blocks)
             self._tables[key] = self._dynamic(stages, microbatches, depth, self._weights(name)).best(most, combine)
         return self._tables[key].get(stages)
 

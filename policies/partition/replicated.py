@@ -1,6 +1,7 @@
 """Stages with different numbers of replicas: dynamic programming over W(l, s, r, i) (FORMULAS B1.4, B1.5)."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,21 +51,34 @@ def replicated_cuts(
 
 
 def _best(blocks: Blocks, devices: int, stages: int, costs: dict[tuple[int, int], Floats]) -> Replicated | None:
-    """Ask for a smaller period until there is no such cut."""
+    """Halve the range of the period until it is narrow, then ask for less than what was reached until there is none."""
     best: Replicated | None = None
-    period = float(max(table[np.isfinite(table)].max(initial=0.0) for table in costs.values()))
-    period += 2 * float(blocks.cut_s.sum())
+    low = float(blocks.time_s[-1]) / devices
+    high = float(max(table[np.isfinite(table)].max(initial=0.0) for table in costs.values()))
+    high += 2 * float(blocks.cut_s.sum())
+    wanted = high
     for _ in range(60):
-        boundaries, replicas = _within(blocks, devices, stages, period, costs)
-        if not replicas:
+        boundaries, replicas = _within(blocks, devices, stages, wanted, costs)
+        if replicas:
+            best, high = (
+                (blocks.bounds(boundaries), replicas),
+                min(wanted, _period(blocks, boundaries, replicas, costs)),
+            )
+        elif best is None or wanted >= high * (1 - 1e-8):
             break
-        best = blocks.bounds(boundaries), replicas
-        left = [devices - sum(replicas[:stage]) for stage in range(stages)]
-        cells = zip(replicas, left, boundaries, boundaries[1:], strict=False)
-        own = [float(costs[r, i][first, stop]) for r, i, first, stop in cells]
-        reached = replicated_period_s(own, [float(blocks.cut_s[cut]) for cut in boundaries[1:-1]], replicas)
-        period = min(period, reached) * (1 - 1e-9)
+        else:
+            low = wanted
+        wanted = (low + high) / 2 if high - low > 1e-3 * high else high * (1 - 1e-9)
     return best
+
+
+def _period(
+    blocks: Blocks, boundaries: list[int], replicas: tuple[int, ...], costs: dict[tuple[int, int], Floats]
+) -> float:
+    left = [sum(replicas[stage:]) for stage in range(len(replicas))]
+    cells = zip(replicas, left, pairwise(boundaries), strict=True)
+    own = [float(costs[r, i][first, stop]) for r, i, (first, stop) in cells]
+    return replicated_period_s(own, [float(blocks.cut_s[cut]) for cut in boundaries[1:-1]], replicas)
 
 
 def _within(
@@ -75,7 +89,8 @@ def _within(
     count = len(blocks)
     none = np.full(count + 1, np.inf)
     excess = {(0, 0): np.where(np.arange(count + 1) == count, -np.inf, np.inf)}
-    choice: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    winner: dict[tuple[int, int], NDArray[np.intp]] = {}
+    column: dict[tuple[int, int, int], NDArray[np.intp]] = {}
     for s in range(1, stages + 1):
         for i in range(s, devices + 1):
             behind = {r: excess.get((s - 1, i - r), none) for r in range(1, i - s + 2)}
@@ -83,17 +98,19 @@ def _within(
                 r: costs[r, i] - period * r + np.maximum(0.0, value + 2 * blocks.cut_s)[None, :]
                 for r, value in behind.items()
             }
-            columns = {r: table.argmin(axis=1) for r, table in tables.items()}
-            rows = np.array([table.min(axis=1) for table in tables.values()])
-            value = rows.min(axis=0)
+            rows = []
+            for r, table in tables.items():
+                column[s, i, r] = table.argmin(axis=1)
+                rows.append(table[np.arange(count + 1), column[s, i, r]])
+            winner[s, i] = np.array(rows).argmin(axis=0)
+            value = np.array(rows).min(axis=0)
             excess[s, i] = np.where(value <= period * 1e-12, value, np.inf)
-            choice[s, i] = [(int(w) + 1, int(columns[int(w) + 1][at])) for at, w in enumerate(rows.argmin(axis=0))]
     if not np.isfinite(excess[stages, devices][0]):
         return [], ()
     boundaries, replicas, left = [0], [], devices
     for s in range(stages, 0, -1):
-        r, following = choice[s, left][boundaries[-1]]
-        boundaries.append(following)
+        r = int(winner[s, left][boundaries[-1]]) + 1
+        boundaries.append(int(column[s, left, r][boundaries[-1]]))
         replicas.append(r)
         left -= r
     return boundaries, tuple(replicas)

@@ -52,8 +52,17 @@ def footprint(schedule: Schedule) -> Footprint:
     return Footprint(peaks, held, schedule.versions or (1,) * schedule.ranks)
 
 
+Turn = tuple[int, Action, tuple[Result, ...], Result | None]
+"""(rank, action, what it needed, what it made)."""
+
+
 def walk(orders: Sequence[Sequence[Action]], stages: int, slices: int = 1) -> Iterator[tuple[int, Action]]:
-    """All actions with their ranks, in an order in which they can run: ranks take turns, each as soon as it can.
+    """All actions with their ranks, in an order in which they can run. Raises InvalidSchedule as `turns`."""
+    return ((rank, action) for rank, action, _, _ in turns(orders, stages, slices))
+
+
+def turns(orders: Sequence[Sequence[Action]], stages: int, slices: int = 1) -> Iterator[Turn]:
+    """All actions in an order in which they can run: ranks take turns, each as soon as it can.
 
     Raises:
         InvalidSchedule: when no rank can go on; it names the action at the head of each stuck rank.
@@ -70,14 +79,14 @@ def walk(orders: Sequence[Sequence[Action]], stages: int, slices: int = 1) -> It
             action = order[position[rank]]
             position[rank] += 1
             left -= 1
-            made_now = result(action)
-            if made_now is not None:
-                done.add(made_now)
+            needed, made = wanted[rank], result(action)
+            if made is not None:
+                done.add(made)
             if position[rank] < len(order):
                 wanted[rank] = needs(order[position[rank]], stages, slices)
             else:
                 active.remove(rank)
-            yield rank, action
+            yield rank, action, needed, made
         if not ready:
             heads = {rank: order[position[rank]] for rank, order in enumerate(orders) if position[rank] < len(order)}
             raise InvalidSchedule(_deadlock(orders, heads, done, stages, slices))

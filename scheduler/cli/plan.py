@@ -39,9 +39,11 @@ def plan(
             jobfile, profile, model, gpus=gpus, memory=memory, latency=latency, bandwidth=bandwidth, slow=slow,
             schedules=schedules, replicas=replicas, global_batch=global_batch, objective=objective,
         )  # fmt: skip
-        asked = fitting(asked)
-        found = menu(asked)
-        moved = repartitioned(asked, repartition) if repartition is not None else None
+        if repartition is not None:
+            moved = repartitioned(asked, repartition)
+        else:
+            moved, asked = None, fitting(asked)
+        found = _alone(moved[1]) if moved is not None else menu(asked)
     except (ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from error
     if json_:
@@ -51,17 +53,22 @@ def plan(
             typer.echo(line)
 
 
+def _alone(priced: "PricedPlan") -> dict[int, tuple["PricedPlan", ...]]:
+    return {priced.plan.world_size: (priced,)}
+
+
 def as_dict(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None" = None
 ) -> dict[str, Any]:
     """The menu as plain values. Layer ranges are half-open; seconds and bytes."""
     answer: dict[str, Any] = {
-        "version": 1,
+        "apiVersion": "v1",
         "name": asked.name,
         "device_kind": asked.kind.name,
         "global_batch": asked.request.global_batch,
         "menu": [
-            {"gpus": count} | _entry(asked, ranked[0]) | _rest(asked, ranked) for count, ranked in sorted(found.items())
+            {"gpus": count} | _entry(asked, ranked[0]) | _rest(asked, ranked, moved)
+            for count, ranked in sorted(found.items())
         ],
     }
     if moved is not None:
@@ -69,13 +76,28 @@ def as_dict(
     return answer
 
 
-def _rest(asked: "Question", ranked: tuple["PricedPlan", ...]) -> dict[str, Any]:
-    from policies.report import compare, why
+def _rest(
+    asked: "Question", ranked: tuple["PricedPlan", ...], moved: "tuple[PricedPlan, PricedPlan] | None"
+) -> dict[str, Any]:
+    from policies.report import compare
 
     best = ranked[0]
-    others = compare(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+    costs = asked.costs(best.plan.microbatch_size)
+    others = compare(best, costs, asked.kind, asked.search.slow) if moved is None else {}
     runners_up = [_entry(asked, other) for other in ranked[1:4]]
-    return {"why": why(ranked), "other_cuts_step_time_s": others, "runners_up": runners_up}
+    return {"why": _why(ranked, moved), "other_cuts_step_time_s": others, "runners_up": runners_up}
+
+
+def _why(ranked: tuple["PricedPlan", ...], moved: "tuple[PricedPlan, PricedPlan] | None") -> str:
+    from policies.report import why
+    from scheduler.cli.units import show_seconds
+
+    if moved is None:
+        return why(ranked)
+    before, after = moved
+    if after == before:
+        return "nothing near the running plan is faster"
+    return f"small moves from the running plan: {show_seconds(before.step_time_s)} -> {show_seconds(after.step_time_s)}"
 
 
 def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
@@ -113,7 +135,7 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
 def _lines(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
-    from policies.report import TARGET, compare, name_of, report, why
+    from policies.report import TARGET, bubble_of_twice, compare, name_of, report
     from scheduler.cli.units import show_bytes, show_seconds
 
     lines = [
@@ -135,15 +157,16 @@ def _lines(
     best = ranked[0]
     seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     whole = best.step_time_s
+    twice = bubble_of_twice(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     lines += [
         "",
-        f"On {count} GPUs: {name_of(best.plan)}, {why(ranked)}.",
+        f"On {count} GPUs: {name_of(best.plan)}, {_why(ranked, moved)}.",
         f"Idle: fill and drain {seen.idle.fill_drain / whole:.1%}, exposed communication "
         f"{seen.idle.exposed_communication / whole:.1%}, imbalance {seen.idle.imbalance / whole:.1%}, "
         f"stall {seen.idle.stall / whole:.1%} of the step.",
         f"The bubble of {seen.bubble:.1%} is {'within' if seen.bubble <= TARGET else 'above'} the target of "
         f"{TARGET:.0%}; "
-        f"a global batch of {2 * best.plan.global_batch} would make it {seen.bubble_of_twice:.1%}.",
+        f"a global batch of {2 * best.plan.global_batch} would make it {twice:.1%}.",
         "Memory by stage: " + ", ".join(map(show_bytes, best.memory_bytes)) + ".",
     ]
     cuts = compare(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
@@ -153,8 +176,4 @@ def _lines(
     if len(ranked) > 1:
         others = ", ".join(f"{name_of(other.plan)} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
         lines.append(f"Runners-up: {others}.")
-    if moved is not None:
-        before, after = (show_seconds(priced.step_time_s) for priced in moved)
-        layers = "/".join(str(stage.stop - stage.first) for stage in moved[1].plan.stages)
-        lines.append(f"Repartition: {before} -> {after} with layers {layers}.")
     return lines

@@ -39,7 +39,7 @@ def probe(
     now, step, period = times.compute_s[stage], slack_s(order, times, stage), period_slack_s(times, stage)
     if json_:
         answer = {
-            "version": 1,
+            "apiVersion": "v1",
             "stage": stage,
             "stages": len(plan.stages),
             "layers": [plan.stages[stage].first, plan.stages[stage].stop],

@@ -107,7 +107,7 @@ def as_dict(order: "Compiled", durations: "Durations") -> dict[str, Any]:
     from policies.timing import timeline as timed
 
     run = timed(order, durations)
-    answer: dict[str, Any] = {"version": 1, "schedule": order.schedule.name, "makespan_s": run.makespan_s}
+    answer: dict[str, Any] = {"apiVersion": "v1", "schedule": order.schedule.name, "makespan_s": run.makespan_s}
     if FAMILIES[order.schedule.name].asynchronous:
         answer["steady_period_s"] = period_s(durations.compute_s, durations.transfer_s)
     answer["actions"] = [

@@ -1,0 +1,63 @@
+"""The agent's end of real shims: what an agent that died half-way through a start leaves to its successor."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from agent.folders import Folders
+from agent.shims import Shims
+from scheduler.protocol.messages import Cause, Phase, Report
+from scheduler.protocol.spec import AttemptSpec, JobSpec
+
+SPEC = AttemptSpec(kind="train", job=JobSpec(name="n", entrypoint="a:b", workdir="/"), nonce="nonce-of-a-test")
+
+
+def _stray() -> "subprocess.Popen[bytes]":
+    """A process that carries the attempt's nonce, as a shim does from its first moment."""
+    command = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
+    environment = {"JCT_NONCE": SPEC.nonce, "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_a_shim_without_members_is_ended_and_nothing_is_reported(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.make((1, 1), SPEC)
+    with _stray() as stray:
+        known = asyncio.run(_adopt(folders))
+        assert known == []
+        assert stray.wait(10) == -9
+
+
+def test_members_of_a_shim_that_is_gone_are_swept_and_reported_lost(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folders.make((1, 1), SPEC)
+    os.close(folders.open_log((1, 1), 0))
+    with _stray() as stray:
+        (lost,) = asyncio.run(_adopt(folders, ends=1))
+        assert (lost.phase, lost.cause) == (Phase.GONE, Cause.SHIM_LOST)
+        assert stray.wait(10) == -9
+
+
+def test_the_durable_last_word_of_a_member_counts(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    folder = folders.make((1, 1), SPEC)
+    os.close(folders.open_log((1, 1), 0))
+    said = Report(job=1, attempt=1, member=0, seq=9, phase=Phase.GONE, exit_code=0, cause=Cause.FINISHED)
+    (folder / "exit-0.json").write_bytes(msgspec.json.encode(said))
+    assert asyncio.run(_adopt(folders)) == [said]
+
+
+async def _adopt(folders: Folders, ends: int = 0) -> list[Report]:
+    """What a new agent knows at once, or the ends it hears of."""
+    shims, told = Shims(folders, "127.0.0.1"), asyncio.Queue[Report]()
+    known = shims.adopt(told.put_nowait)
+    heard = [await asyncio.wait_for(told.get(), 10) for _ in range(ends)]
+    await shims.close()
+    return heard or known
