@@ -1,7 +1,7 @@
 """An interpreter of instruction lists: one rank's computing, sends and receives of one step."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -45,7 +45,8 @@ def forward_only(program: Program) -> Program:
 class Executor:
     """Runs programs of one rank over its stages.
 
-    shapes: of what enters each stage but the first; the gradient that leaves the stage has the same.
+    shapes: of what enters each stage but the first, slice by slice; the gradient that leaves the stage has the same.
+    Stages and sources count units: micro-batch x slices + slice. Without slices a unit is a micro-batch.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class Executor:
         last: int,
         group: Group,
         tags: Mapping[Message, int],
-        shapes: Mapping[int, Shape],
+        shapes: Mapping[int, Sequence[Shape]],
         device: torch.device,
+        slices: int = 1,
     ) -> None:
         self._stages, self._last, self._group, self._tags = stages, last, group, tags
         self._shapes, self._device = shapes, device
+        self._slices = slices
         self._values: dict[Message, Tensor] = {}
         self._expected: dict[Message, tuple[Work, Tensor]] = {}
         self._sending: list[tuple[Work, Tensor]] = []
@@ -117,38 +120,40 @@ class Executor:
         self._begun_s = time.perf_counter()
         return tensor
 
+    def _unit(self, do: Instruction) -> int:
+        return do.microbatch * self._slices + do.chunk
+
     def _forward(self, do: Instruction) -> None:
-        index, microbatch = do.stage, do.microbatch
+        index, unit = do.stage, self._unit(do)
         inputs = (
-            self._source.inputs(self._step, microbatch)
-            if index == 0
-            else self._take(("F", index, microbatch, do.chunk))
+            self._source.inputs(self._step, unit) if index == 0 else self._take(("F", index, do.microbatch, do.chunk))
         )
-        targets = self._source.targets(self._step, microbatch) if index == self._last else None
-        value = self._stages[index].forward(self._step, microbatch, inputs, targets)
+        targets = self._source.targets(self._step, unit) if index == self._last else None
+        value = self._stages[index].forward(self._step, unit, inputs, targets)
         if index == self._last:
-            self._losses[microbatch] = value
+            self._losses[unit] = value
         else:
-            self._check(index + 1, value)
-            self._values["F", index + 1, microbatch, do.chunk] = value
+            self._check(index + 1, do.chunk, value)
+            self._values["F", index + 1, do.microbatch, do.chunk] = value
 
     def _backward(self, do: Instruction) -> None:
-        index, microbatch = do.stage, do.microbatch
-        gradient = None if index == self._last else self._take(("B", index, microbatch, do.chunk))
+        index = do.stage
+        gradient = None if index == self._last else self._take(("B", index, do.microbatch, do.chunk))
         stage = self._stages[index]
         backward = stage.backward if do.op is Op.BACKWARD else stage.backward_input
-        returned = backward(microbatch, gradient, self._scale)
+        returned = backward(self._unit(do), gradient, self._scale)
         if index > 0:
             if returned is None:
-                returned = torch.zeros(self._shapes[index].size, dtype=self._shapes[index].dtype, device=self._device)
-            self._values["B", index - 1, microbatch, do.chunk] = returned
+                shape = self._shapes[index][do.chunk]
+                returned = torch.zeros(shape.size, dtype=shape.dtype, device=self._device)
+            self._values["B", index - 1, do.microbatch, do.chunk] = returned
 
     def _backward_weight(self, do: Instruction) -> None:
-        self._stages[do.stage].backward_weight(do.microbatch)
+        self._stages[do.stage].backward_weight(self._unit(do))
 
-    def _check(self, entering: int, value: Tensor) -> None:
+    def _check(self, entering: int, slice_: int, value: Tensor) -> None:
         """gloo takes a short message for a longer one silently and aborts the process on a longer one."""
-        shape = self._shapes[entering]
+        shape = self._shapes[entering][slice_]
         if (tuple(value.shape), value.dtype) != (shape.size, shape.dtype):
             raise Ended(
                 Cause.USER_EXCEPTION,
@@ -162,7 +167,7 @@ class Executor:
         self._sending.append((self._group.send(tensor, do.peer, self._tags[do.message]), tensor))
 
     def _receive(self, do: Instruction) -> None:
-        shape = self._shapes[do.stage if do.op is Op.RECV_FORWARD else do.stage + 1]
+        shape = self._shapes[do.stage if do.op is Op.RECV_FORWARD else do.stage + 1][do.chunk]
         tensor = torch.empty(shape.size, dtype=shape.dtype, device=self._device)
         assert do.peer is not None
         self._expected[do.message] = (self._group.receive(tensor, do.peer, self._tags[do.message]), tensor)

@@ -14,11 +14,12 @@ from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
 from worker.batches import Batches, Window
 from worker.errors import Ended
-from worker.executor import Executor, forward_only, message_tags
+from worker.executor import Executor, Source, forward_only, message_tags
 from worker.layer import Layer, tied_parameters
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, find_shapes
+from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
@@ -75,9 +76,11 @@ class Generation:
                 self._replicas[index] = groups.among(stage.ranks)
         self.asynchronous = FAMILIES[plan.schedule].asynchronous if plan.schedule in FAMILIES else False
         self._last = len(plan.stages) - 1
-        self._stages = {index: self._stage(index, layers) for index in self._replicas}
         self.batches = self._batches(job, plan)
         programs = programs_of(plan)
+        self._slices = 1 + max(instruction.chunk for program in programs for instruction in program)
+        self._lengths = self._slice_lengths()
+        self._stages = {index: self._stage(index, layers) for index in self._replicas}
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
@@ -91,7 +94,11 @@ class Generation:
             shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
         self.shapes = shapes
         self._ties = Ties(tied_parameters(job), plan, rank, layers, groups.world, len(message_tags(programs)))
-        self._entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
+        self._entering = {
+            index: [shapes[stage.first - 1].slice(self._lengths, i) for i in range(self._slices)]
+            for index, stage in enumerate(plan.stages)
+            if index > 0
+        }
         self._runs = {1: self._executor(programs)}
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
@@ -105,11 +112,31 @@ class Generation:
                 raise Ended(Cause.NOT_SUPPORTED, f"{what} with {plan.schedule!r}: its stages step by themselves")
             delayed = plan.schedule == "2bw"
             return VersionedStage(own, loss, job.seed, self._device, autocast, plan.microbatches, delayed)
+        if self._slices > 1:
+            return SlicedStage(own, loss, job.seed, self._device, autocast, self._lengths)
         return Stage(own, loss, job.seed, self._device, plan.stages[index].recompute, autocast)
+
+    def _slice_lengths(self) -> list[int]:
+        """Tokens of each slice; nothing where sequences are whole."""
+        if self._slices == 1:
+            return []
+        inputs = self.batches.inputs(0, 0)
+        if not isinstance(inputs, Tensor) or inputs.dim() < 2:
+            raise Ended(Cause.NOT_SUPPORTED, f"slicing needs inputs with tokens along dimension {TIME}")
+        return slice_lengths(inputs.shape[TIME], self._slices)
+
+    def _source(self, source: Source) -> Source:
+        return SlicedSource(source, self._lengths) if self._slices > 1 else source
+
+    def _share(self, unit: int) -> float:
+        """What a unit's mean loss counts in its micro-batch's."""
+        return self._lengths[unit % self._slices] / sum(self._lengths) if self._slices > 1 else 1.0
 
     def _executor(self, programs: Sequence[Program]) -> tuple[Executor, Program]:
         tags = message_tags(programs)
-        executor = Executor(self._stages, self._last, self.groups.world, tags, self._entering, self._device)
+        executor = Executor(
+            self._stages, self._last, self.groups.world, tags, self._entering, self._device, self._slices
+        )
         return executor, programs[self.rank]
 
     def _run(self, steps: int) -> tuple[Executor, Program]:
@@ -148,14 +175,23 @@ class Generation:
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
         scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / self.plan.microbatches
-        source = Window(self.batches, step, self.plan.microbatches)
+        source = self._source(Window(self.batches, step, self.plan.microbatches))
         if spans is None:
             losses = executor.run(program, source, step, scale)
         else:
             losses = executor.run_traced(program, source, step, scale, self.rank, spans)
         count, layers, width = self.plan.microbatches, self.plan.layer_count, self.width
-        values = {width * (i // count) + layers + i % count: float(loss) for i, loss in losses.items()}
+        of_microbatch = self._by_microbatch(losses)
+        values = {width * (i // count) + layers + i % count: loss for i, loss in of_microbatch.items()}
         return values | self._norms()
+
+    def _by_microbatch(self, losses: Mapping[int, Tensor]) -> dict[int, float]:
+        """Units' losses put together, slice after slice."""
+        found: dict[int, float] = {}
+        for unit in sorted(losses):
+            microbatch = unit // self._slices
+            found[microbatch] = found.get(microbatch, 0.0) + self._share(unit) * float(losses[unit])
+        return found
 
     def _norms(self) -> dict[int, float]:
         values: dict[int, float] = {}
@@ -174,16 +210,16 @@ class Generation:
                 bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
         self._ties.sum_gradients()
 
-    def evaluate(self, batch: int, source: Batches) -> dict[int, Tensor]:
+    def evaluate(self, batch: int, source: Batches) -> dict[int, float]:
         """Losses held here of one global batch, without gradients."""
         executor, program = self._run(1)
         for stage in self._stages.values():
             stage.train(False)
         with torch.no_grad():
-            losses = executor.run(forward_only(program), source, batch, 1 / self.plan.microbatches)
+            losses = executor.run(forward_only(program), self._source(source), batch, 1 / self.plan.microbatches)
         for stage in self._stages.values():
             stage.train(True)
-        return losses
+        return self._by_microbatch(losses)
 
     def gradient_norms(self) -> dict[int, float]:
         """Squared norm of each layer that this rank answers for: replica 0's, so that every layer counts once."""
@@ -236,8 +272,8 @@ def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
     """
     dtype_of(plan)
     family = FAMILIES.get(plan.schedule)
-    if family is not None and family.sliced:
-        raise Ended(Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r}: slicing sequences is not supported yet")
+    if family is not None and family.sliced and any(stage.recompute for stage in plan.stages):
+        raise Ended(Cause.NOT_SUPPORTED, f"recompute with the sliced {plan.schedule!r}: not supported yet")
     if family is not None and family.asynchronous:
         if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
             what = "replicas" if plan.replicas > 1 else "recompute"

@@ -26,12 +26,15 @@ class Shape:
     replicas: int = 1
     schedule: str = "1f1b"
     microbatches: int | None = None
+    slices: int = 1
 
     def __post_init__(self) -> None:
         if self.schedule not in FAMILIES:
             raise BadRequest(f"there is no schedule {self.schedule!r}; choose one of {', '.join(FAMILIES)}")
-        if min(self.stages, self.replicas, self.microbatches or 1) < 1:
-            raise BadRequest("stages, replicas and micro-batches are counted from 1")
+        if min(self.stages, self.replicas, self.microbatches or 1, self.slices) < 1:
+            raise BadRequest("stages, replicas, micro-batches and slices are counted from 1")
+        if self.slices > 1 and not FAMILIES[self.schedule].sliced:
+            raise BadRequest(f"{self.schedule} does not slice sequences; use sliced-1f1b")
         if self.stages % self.chunks:
             raise BadRequest(
                 f"{self.schedule} holds {self.chunks} stages a rank; {self.stages} stages are no multiple of it"
@@ -48,8 +51,8 @@ class Shape:
         changes: dict[str, int | str] = {}
         for part in text.split(","):
             name, separator, value = part.partition("=")
-            if name not in ("stages", "replicas", "microbatches", "schedule") or not separator:
-                raise BadRequest(f"{part!r}: write stages=N, replicas=N, microbatches=N or schedule=NAME")
+            if name not in ("stages", "replicas", "microbatches", "slices", "schedule") or not separator:
+                raise BadRequest(f"{part!r}: write stages=N, replicas=N, microbatches=N, slices=N or schedule=NAME")
             changes[name] = value if name == "schedule" else _number(name, value)
         return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -142,7 +145,7 @@ def planned(shape: Shape, profiles: Sequence[ModelProfile], global_batch: int, p
     shares = split(microbatches, [1.0] * shape.replicas)
     bounds = _cut(profiles[0], shape.stages, microbatches)
     plan = make_plan(bounds, shares, global_batch // microbatches, shape.schedule, shape.chunks)
-    return replace(plan, precision=precision)
+    return replace(plan, precision=precision, slices=shape.slices)
 
 
 def moved(plan: ParallelPlan, move: Move) -> ParallelPlan:
@@ -167,6 +170,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--replicas", type=int, default=1)
     made.add_argument("--schedule", default="1f1b")
     made.add_argument("--microbatches", type=int)
+    made.add_argument("--slices", type=int, default=1)
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
     made.add_argument("--steps", type=int)

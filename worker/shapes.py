@@ -1,6 +1,6 @@
 """What each layer passes on: found once by a trial down the pipeline, then known for every other cut."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,12 @@ class Shape:
 
     size: tuple[int, ...]
     dtype: torch.dtype
+
+    def slice(self, lengths: Sequence[int], index: int) -> "Shape":
+        """Of one slice along dimension 1. lengths: tokens of each; empty where sequences are whole."""
+        if not lengths:
+            return self
+        return Shape((self.size[0], lengths[index], *self.size[2:]), self.dtype)
 
     def described(self) -> dict[str, Any]:
         return {"size": list(self.size), "dtype": str(self.dtype).removeprefix("torch.")}

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         directory = str(options.checkpoint.absolute())
         job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
     try:
-        shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches)
+        shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
             return _Training(Path(folder), job, script, options.dtype, options.metrics).run()

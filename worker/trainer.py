@@ -228,7 +228,7 @@ class Trainer:
         microbatches, batches = self.plan.microbatches, self.job.validation.batches
         for batch in range(batches):
             losses = self.generation.evaluate(batch, self._validation)
-            values = {microbatch: float(loss) for microbatch, loss in losses.items()}
+            values = dict(losses)
             values[microbatches], _ = self._header(self.progress.step, may_change=False)
             summed = self.generation.exchange(values, microbatches + 1)
             total += _ordered_sum(summed[:-1]) / microbatches

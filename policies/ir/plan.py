@@ -29,6 +29,7 @@ class ParallelPlan:
     microbatch_size: samples in each micro-batch; count x size = global batch.
     device_kinds: of each rank, in rank order; empty where it does not matter.
     offload: the optimizer's state lives in host memory.
+    slices: token slices that each micro-batch is cut into, for schedules that slice.
     """
 
     stages: tuple[StagePlan, ...]
@@ -39,6 +40,7 @@ class ParallelPlan:
     device_kinds: tuple[str, ...] = ()
     version: int = 1
     offload: bool = False
+    slices: int = 1
 
     @property
     def world_size(self) -> int:

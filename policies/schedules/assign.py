@@ -38,7 +38,10 @@ def _pipelines(plan: ParallelPlan) -> tuple[tuple[tuple[Action, ...], ...], int]
         world = [stage.ranks[replica] for stage in plan.stages]
         ranks = list(dict.fromkeys(world))
         chunks = len(world) // len(ranks)
-        schedule = make_schedule(plan.schedule, len(ranks), share, chunks=chunks if chunks > 1 else None)
+        slices = plan.slices if plan.slices > 1 else None
+        schedule = make_schedule(
+            plan.schedule, len(ranks), share, chunks=chunks if chunks > 1 else None, slices=slices
+        )
         if [ranks[rank] for rank in schedule.stage_rank] != world:
             raise ValueError(f"schedule {plan.schedule!r} does not lay {len(world)} stages on ranks {world}")
         for rank, order in zip(ranks, schedule.orders, strict=True):

@@ -17,6 +17,7 @@ def train(
     replicas: Annotated[int, typer.Option(help="Replicas of the pipeline.")] = 1,
     schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, zb-h1, interleaved-1f1b, zbv, ...")] = "1f1b",
     microbatches: Annotated[int | None, typer.Option(help="Micro-batch COUNT of a step.")] = None,
+    slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
     steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
@@ -28,7 +29,8 @@ def train(
     """Train one job on this machine, without a daemon, with scripted changes of its shape."""
     spec = parse_document(read_document(file))
     options: dict[str, object] = {
-        "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches, "device": device,
+        "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches,
+        "slices": slices, "device": device,
         "dtype": dtype, "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
     }  # fmt: skip
     command = ["train", "-"]

@@ -28,11 +28,3 @@ def test_every_action_once_and_after_what_it_needs(site: Site) -> None:
     ends = {str(span.action): span.end_s for span in timeline.spans}
     assert ends["F0@0"] < ends["F0@1"] < ends["F0@2"] < ends["I0@2"] < ends["I0@1"] < ends["I0@0"]
     assert timeline.makespan_s == max(ends.values())
-
-
-def test_a_schedule_that_is_not_there_yet_is_refused_by_name(site: Site) -> None:
-    launched = site.launch(plan((0, 3, 6), schedule="sliced-1f1b"), site.spec(directory=None))
-    launched.wait()
-    refused = [one for one in launched.reports.values() if one.cause is Cause.NOT_SUPPORTED]
-    assert refused
-    assert "slicing sequences" in refused[0].message

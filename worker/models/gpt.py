@@ -1,10 +1,14 @@
 """A small GPT, layer by layer: embedding, pre-norm blocks with causal attention, head."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from worker.slicing import SliceCache
 
 Builder = Callable[[], nn.Module]
 
@@ -20,8 +24,11 @@ class Embedding(nn.Module):
         for table in (self.token, self.position):
             nn.init.normal_(table.weight, std=0.02)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        positions = torch.arange(tokens.shape[1], device=tokens.device)
+    takes_slices = True
+
+    def forward(self, tokens: Tensor, cache: "SliceCache | None" = None) -> Tensor:
+        first = cache.start if cache is not None else 0
+        positions = torch.arange(first, first + tokens.shape[1], device=tokens.device)
         mixed: Tensor = self.dropout(self.token(tokens) + self.position(positions))
         return mixed
 
@@ -43,18 +50,26 @@ class Block(nn.Module):
         for linear in (self.project, self.narrow):
             nn.init.normal_(linear.weight, std=0.02 / (2 * depth) ** 0.5)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.dropout(self.attend(self.attention_norm(x)))
+    takes_slices = True
+
+    def forward(self, x: Tensor, cache: "SliceCache | None" = None) -> Tensor:
+        x = x + self.dropout(self.attend(self.attention_norm(x), cache))
         out: Tensor = x + self.dropout(self.narrow(F.gelu(self.widen(self.mlp_norm(x)))))
         return out
 
-    def attend(self, x: Tensor) -> Tensor:
+    def attend(self, x: Tensor, cache: "SliceCache | None" = None) -> Tensor:
+        """Each token sees those before it, in earlier slices too."""
         batch, time, width = x.shape
         query, key, value = (
             part.view(batch, time, self.heads, width // self.heads).transpose(1, 2)
             for part in self.query_key_value(x).chunk(3, dim=-1)
         )
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        if cache is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            key, value = cache.extend(key, value, dim=2)
+            seen = torch.ones(time, key.shape[2], dtype=torch.bool, device=x.device).tril(key.shape[2] - time)
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
         projected: Tensor = self.project(mixed.transpose(1, 2).reshape(batch, time, width))
         return projected
 
