@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from policies.ir.plan import ParallelPlan, StagePlan
+from scheduler.protocol.messages import Cause
+from worker.errors import Ended
 from worker.layer import Layer, TiedParameter
 from worker.transport import Group
 
@@ -27,6 +29,8 @@ class Ties:
         first_tag: int,
     ) -> None:
         self._rank, self._layers, self._world, self._first_tag = rank, layers, world, first_tag
+        if groups and len({len(stage.ranks) for stage in plan.stages}) > 1:
+            raise Ended(Cause.NOT_SUPPORTED, "ties between stages with different replicas are not supported yet")
         self._groups: list[list[tuple[int, TiedParameter]]] = []
         self._tags: list[int] = []
         for tag, group in enumerate(groups):

@@ -5,6 +5,7 @@ import math
 import pytest
 from gang import Site, curve, log, metrics, plan
 
+from policies.ir.plan import ParallelPlan, StagePlan
 from scheduler.protocol.messages import Cause, Phase
 from worker.launcher import Launched
 
@@ -70,6 +71,17 @@ def test_another_summation_order_stays_close(
     for wanted, found in zip(metrics(alone), metrics(other), strict=True):
         key = "loss" if "loss" in wanted else "validation_loss"
         assert math.isclose(wanted[key], found[key], rel_tol=tolerance), (wanted["step"], wanted[key], found[key])
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-6), ("float64", 1e-10)])
+def test_stages_with_their_own_numbers_of_replicas(site: Site, precision: str, tolerance: float) -> None:
+    arguments = {"steps": 20, "dropout": 0.0}
+    alone = run(site, plan(ONE, precision=precision), directory=None, arguments=arguments)
+    stages = (StagePlan(0, 3, (0, 1), (3, 1)), StagePlan(3, 6, (2,), (4,)))
+    other = run(site, ParallelPlan(stages, 4, 2, "1f1b", precision), directory=None, arguments=arguments)
+    for wanted, found in zip(metrics(alone), metrics(other), strict=True):
+        key = "loss" if "loss" in wanted else "validation_loss"
+        assert math.isclose(wanted[key], found[key], rel_tol=tolerance), wanted["step"]
 
 
 def test_a_stop_during_start_up_ends_at_once(site: Site) -> None:
