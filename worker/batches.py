@@ -64,3 +64,16 @@ class Batches:
         if isinstance(value, list | tuple):
             return type(value)(self._move(entry) for entry in value)
         return value
+
+
+class Window:
+    """Several steps as one: micro-batch i of the window is micro-batch i % count of step `step` + i // count."""
+
+    def __init__(self, batches: Batches, step: int, count: int) -> None:
+        self._batches, self._step, self._count = batches, step, count
+
+    def inputs(self, _step: int, microbatch: int) -> Any:
+        return self._batches.inputs(self._step + microbatch // self._count, microbatch % self._count)
+
+    def targets(self, _step: int, microbatch: int) -> Any:
+        return self._batches.targets(self._step + microbatch // self._count, microbatch % self._count)

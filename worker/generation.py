@@ -1,6 +1,7 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from policies.ir.timeline import Span
 from policies.schedules.catalogue import FAMILIES
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
-from worker.batches import Batches
+from worker.batches import Batches, Window
 from worker.errors import Ended
 from worker.executor import Executor, forward_only, message_tags
 from worker.layer import Layer, tied_parameters
@@ -21,6 +22,7 @@ from worker.shapes import LayerShapes, find_shapes
 from worker.stage import Stage
 from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
+from worker.versions import Rate, VersionedStage
 from worker.world import World
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -71,18 +73,9 @@ class Generation:
         for index, stage in enumerate(plan.stages):
             if rank in stage.ranks:
                 self._replicas[index] = groups.among(stage.ranks)
-        last = len(plan.stages) - 1
-        self._stages = {
-            index: Stage(
-                [layers[layer] for layer in plan.stages[index].layers],
-                job.loss if index == last else None,
-                job.seed,
-                device,
-                plan.stages[index].recompute,
-                AUTOCAST.get(plan.precision),
-            )
-            for index in self._replicas
-        }
+        self.asynchronous = FAMILIES[plan.schedule].asynchronous if plan.schedule in FAMILIES else False
+        self._last = len(plan.stages) - 1
+        self._stages = {index: self._stage(index, layers) for index in self._replicas}
         self.batches = self._batches(job, plan)
         programs = programs_of(plan)
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
@@ -90,18 +83,42 @@ class Generation:
             raise Ended(
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
-        self._program = programs[rank]
-        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in self._program):
+        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in programs[rank]):
             for stage_here in self._stages.values():
                 stage_here.split_backward()
-        self._forward = forward_only(self._program)
         if shapes is None:
             inputs = self.batches.inputs(0, 0) if 0 in self._stages else None
             shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
         self.shapes = shapes
         self._ties = Ties(tied_parameters(job), plan, rank, layers, groups.world, len(message_tags(programs)))
-        entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
-        self._executor = Executor(self._stages, last, groups.world, message_tags(programs), entering, device)
+        self._entering = {index: shapes[stage.first - 1] for index, stage in enumerate(plan.stages) if index > 0}
+        self._runs = {1: self._executor(programs)}
+
+    def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
+        plan, job = self.plan, self.job
+        own = [layers[layer] for layer in plan.stages[index].layers]
+        loss = job.loss if index == self._last else None
+        autocast = AUTOCAST.get(plan.precision)
+        if self.asynchronous:
+            if job.clip_norm is not None or job.ties:
+                what = "clip_norm" if job.clip_norm is not None else "ties"
+                raise Ended(Cause.NOT_SUPPORTED, f"{what} with {plan.schedule!r}: its stages step by themselves")
+            delayed = plan.schedule == "2bw"
+            return VersionedStage(own, loss, job.seed, self._device, autocast, plan.microbatches, delayed)
+        return Stage(own, loss, job.seed, self._device, plan.stages[index].recompute, autocast)
+
+    def _executor(self, programs: Sequence[Program]) -> tuple[Executor, Program]:
+        tags = message_tags(programs)
+        executor = Executor(self._stages, self._last, self.groups.world, tags, self._entering, self._device)
+        return executor, programs[self.rank]
+
+    def _run(self, steps: int) -> tuple[Executor, Program]:
+        """The executor and program of so many steps without a drain in between."""
+        if steps not in self._runs:
+            plan, count = self.plan, steps * self.plan.microbatches
+            stages = tuple(replace(stage, shares=(count,)) for stage in plan.stages)
+            self._runs[steps] = self._executor(orders_for(replace(plan, stages=stages, microbatches=count)))
+        return self._runs[steps]
 
     @property
     def is_pilot(self) -> bool:
@@ -115,29 +132,55 @@ class Generation:
             mine += [layer for i, layer in enumerate(self._stages[index].layers) if ranks[i % len(ranks)] == self.rank]
         return mine
 
-    def train_step(self, step: int, spans: list[Span] | None = None) -> dict[int, Tensor]:
-        """Forward and backward of the step; gradients summed over micro-batches and replicas. Losses held here.
+    @property
+    def width(self) -> int:
+        """Values that one step gives to the exchange: each layer's squared norm, then each micro-batch's loss."""
+        return self.plan.layer_count + self.plan.microbatches
 
-        spans: takes what ran when, on time.perf_counter's clock.
+    def train(self, step: int, steps: int, rate: Rate, spans: list[Span] | None = None) -> dict[int, float]:
+        """Forward and backward of `steps` steps from `step`; returns this rank's part of steps x width values.
+
+        Synchronous: one step; gradients are left in the parameters, summed over micro-batches and replicas.
+        Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when.
         """
-        scale = 1 / self.plan.microbatches
+        executor, program = self._run(steps)
+        for stage in self._stages.values():
+            if isinstance(stage, VersionedStage):
+                stage.begin(step, rate)
+        scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / self.plan.microbatches
+        source = Window(self.batches, step, self.plan.microbatches)
         if spans is None:
-            losses = self._executor.run(self._program, self.batches, step, scale)
+            losses = executor.run(program, source, step, scale)
         else:
-            losses = self._executor.run_traced(self._program, self.batches, step, scale, self.rank, spans)
+            losses = executor.run_traced(program, source, step, scale, self.rank, spans)
+        count, layers, width = self.plan.microbatches, self.plan.layer_count, self.width
+        values = {width * (i // count) + layers + i % count: float(loss) for i, loss in losses.items()}
+        return values | self._norms()
+
+    def _norms(self) -> dict[int, float]:
+        values: dict[int, float] = {}
+        if not self.asynchronous:
+            self._sum_gradients()
+            return values | self.gradient_norms()
+        for stage in self._stages.values():
+            assert isinstance(stage, VersionedStage)
+            values |= {self.width * step + layer: norm for (step, layer), norm in stage.norms.items()}
+        return values
+
+    def _sum_gradients(self) -> None:
         for index, stage in self._stages.items():
             group = self._replicas[index]
             if group.size > 1:
                 bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
         self._ties.sum_gradients()
-        return losses
 
     def evaluate(self, batch: int, source: Batches) -> dict[int, Tensor]:
         """Losses held here of one global batch, without gradients."""
+        executor, program = self._run(1)
         for stage in self._stages.values():
             stage.train(False)
         with torch.no_grad():
-            losses = self._executor.run(self._forward, source, batch, 1 / self.plan.microbatches)
+            losses = executor.run(forward_only(program), source, batch, 1 / self.plan.microbatches)
         for stage in self._stages.values():
             stage.train(True)
         return losses
@@ -193,9 +236,16 @@ def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
     """
     dtype_of(plan)
     family = FAMILIES.get(plan.schedule)
-    if family is not None and (family.asynchronous or family.sliced):
-        what = "asynchronous schedules" if family.asynchronous else "schedules that slice sequences"
-        raise Ended(Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r}: {what} are not supported yet")
+    if family is not None and family.sliced:
+        raise Ended(Cause.NOT_SUPPORTED, f"schedule {plan.schedule!r}: slicing sequences is not supported yet")
+    if family is not None and family.asynchronous:
+        if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
+            what = "replicas" if plan.replicas > 1 else "recompute"
+            raise Ended(Cause.NOT_SUPPORTED, f"{what} with the asynchronous {plan.schedule!r}: not supported yet")
+        if plan.microbatches < len(plan.stages):
+            raise Ended(
+                Cause.NOT_SUPPORTED, f"{plan.schedule!r} needs a micro-batch for each of {len(plan.stages)} stages"
+            )
     try:
         return orders_for(plan)
     except ValueError as error:

@@ -38,8 +38,21 @@ class Guard:
         self._signalled = False
         self.line.offer("target", target)
 
+    @classmethod
+    def stillborn(cls, target: Target, why: str) -> "Guard":
+        """A member whose process could not be made."""
+        line, other = socket.socketpair()
+        guard = cls(target, 0, line)
+        other.close()
+        guard.alive = False
+        guard.line.close()
+        guard._change(phase=Phase.EXITED, cause=Cause.START_FAILED, message=why)
+        return guard
+
     def take(self, target: Target, now_s: float) -> None:
         """The latest Target: pass it on, and run the grace of a stop."""
+        if not isinstance(target.want, Stop) and isinstance(self.target.want, Stop):
+            target = msgspec.structs.replace(target, want=self.target.want)  # a stop is never taken back
         self.target = target
         if not self.alive:
             return

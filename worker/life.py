@@ -1,6 +1,7 @@
 """A training member's life: import, build, join, load; then train through generations to an end."""
 
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,19 @@ class Member:
         loaded = loader.lead(candidates(self._directory, checkpoint.resume, self._target.job))
         if loaded.lost:
             self.control.note(loaded.lost)
+        elif loaded.manifest is not None:
+            self._warn_of_little_room(loaded.manifest)
         return loaded
+
+    def _warn_of_little_room(self, last: Manifest) -> None:
+        """A save that will not fit is better told before it is needed. The last checkpoint tells how much one takes."""
+        assert self._directory is not None
+        needed = sum(layer.bytes for layer in last.layers)
+        free = shutil.disk_usage(self._directory.root).free
+        if free < needed:
+            self.control.note(
+                f"{self._directory.root} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
+            )
 
     def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
         """Raises Ended where going on from this checkpoint would silently train something else."""

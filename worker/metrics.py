@@ -6,6 +6,7 @@ evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluat
 `validation_loss` (and its hex).
 """
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -47,4 +48,5 @@ class Metrics:
         self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
 
     def _write(self, **values: Any) -> None:
-        self._file.write(json.dumps(values) + "\n")
+        with contextlib.suppress(OSError):  # a full disk on the node costs a line, not the job
+            self._file.write(json.dumps(values) + "\n")

@@ -1,5 +1,6 @@
 """Agreement over the generation's store: small JSON values under keys, waited for without missing a stop."""
 
+import functools
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -46,6 +47,11 @@ class Rendezvous:
         """Each of `everyone` gives a value under `key`; all get all, in that order. A barrier, too."""
         self.set(f"{key}/{me}", value)
         return self.gather([f"{key}/{one}" for one in everyone], timeout_s)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """What nobody reads again: a store lives as long as its generation."""
+        for key in keys:
+            self._try(functools.partial(self._store.delete_key, f"{self._prefix}/{key}"))
 
     def decide(self, key: str, value: Any) -> None:
         """Set a value that can be set once: a later one changes nothing."""

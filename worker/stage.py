@@ -85,10 +85,18 @@ class Stage:
                 return self._run_layers(step, microbatch, value, targets)
         return self._run_layers(step, microbatch, value, targets)
 
+    def _keys(self, step: int, microbatch: int) -> tuple[int, int]:
+        """What the random streams of a forward are keyed by: step, and micro-batch within it."""
+        return step, microbatch
+
+    def _call(self, layer: Layer, value: Any) -> Any:
+        return layer.module(value)
+
     def _run_layers(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:
+        step, microbatch = self._keys(step, microbatch)
         for layer in self.layers:
             reseed(seed_for_forward(self.seed, step, microbatch, layer.index), self.device)
-            value = layer.module(value)
+            value = self._call(layer, value)
             check_output(layer, value)
         if self.loss is not None:
             value = self.loss(value, targets)

@@ -1,5 +1,6 @@
 """Measured timelines: now and then a step's spans of all ranks, as the same value that a prediction is."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from worker.rendezvous import Rendezvous
 
 FILE_NAME = "timeline.json"
 FIRST, EVERY = 3, 100
+GATHER_S = 10.0
 
 
 class Timelines:
@@ -47,8 +49,11 @@ class Timelines:
         """Half a period later every rank has given its part."""
         if self._folder is None:
             return
-        parts = self._meet.gather([f"timeline/{step}/{rank}" for rank in range(self._ranks)], 10)
-        write(self._folder, assemble(parts))
+        keys = [f"timeline/{step}/{rank}" for rank in range(self._ranks)]
+        parts = self._meet.gather(keys, GATHER_S)
+        self._meet.delete(keys)
+        with contextlib.suppress(OSError):  # a full disk on the node costs a picture, not the job
+            write(self._folder, assemble(parts))
 
 
 def assemble(parts: Sequence[Mapping[str, Any]]) -> Timeline:

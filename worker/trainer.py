@@ -17,6 +17,7 @@ from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
 from worker.timelines import Timelines
+from worker.versions import WINDOW
 
 
 class Trainer:
@@ -67,54 +68,76 @@ class Trainer:
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
-        """One step, from forward to optimizer. Returns the header, and the next generation for CHANGE."""
-        step = self.progress.step
+        """One step, from forward to optimizer, or a window of asynchronous ones, up to a drained pipeline.
+
+        Returns the header, and the next generation for CHANGE.
+        """
+        step, steps = self.progress.step, self._steps()
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
         spans = self._timelines.begin()
-        losses = self.generation.train_step(step, spans)
-        layers, microbatches = self.plan.layer_count, self.plan.microbatches
-        values = self.generation.gradient_norms()
-        values |= {layers + microbatch: float(loss) for microbatch, loss in losses.items()}
-        end = layers + microbatches
-        values[end], values[end + 1] = self._header(step + 1, may_change=step + 1 < self.job.total_steps)
+        values = self.generation.train(step, steps, self._rate, spans)
+        end = steps * self.generation.width
+        boundary = step + steps
+        values[end], values[end + 1] = self._header(boundary, may_change=boundary < self.job.total_steps)
         summed = self.generation.exchange(values, end + 2)
         if spans is not None:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
-        norm = math.sqrt(_ordered_sum(summed[:layers]))
-        loss = _ordered_sum(summed[layers:end]) / microbatches
+        found = [self._sums(summed, i) for i in range(steps)]
+        if not self.generation.asynchronous:
+            self._update(step, found[0][1])
+        self.progress.step = boundary
+        self._ready_at = time.perf_counter()
+        elapsed_s = (self._ready_at - started) / steps
+        for i, (loss, norm) in enumerate(found):
+            self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
+        return Header(round(summed[end])), round(summed[end + 1])
+
+    def _steps(self) -> int:
+        """How many steps come in one go: 1, or as many asynchronous ones as reach to the next thing to be done."""
+        step, validation = self.progress.step, self.job.validation
+        if not self.generation.asynchronous:
+            return 1
+        marks = [WINDOW - step % WINDOW, self.job.total_steps - step]
+        marks += [mark - step for mark in self.control.target.spec.hold_at if mark > step]
+        if validation is not None and validation.every:
+            marks.append(validation.every - step % validation.every)
+        return min(marks)
+
+    def _sums(self, summed: list[float], i: int) -> tuple[float, float]:
+        """Loss and gradient norm of the i-th step. Raises Ended where they are no numbers."""
+        layers, base = self.plan.layer_count, i * self.generation.width
+        norm = math.sqrt(_ordered_sum(summed[base : base + layers]))
+        loss = _ordered_sum(summed[base + layers : base + self.generation.width]) / self.plan.microbatches
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise Ended(
                 Cause.USER_EXCEPTION,
-                f"step {step + 1}: loss is {loss}, gradient norm {norm}; training cannot go on. Lower the "
-                "learning rate or clip gradients; the last checkpoint is from before",
+                f"step {self.progress.step + i + 1}: loss is {loss}, gradient norm {norm}; training cannot go on. "
+                "Lower the learning rate or clip gradients; the last checkpoint is from before",
             )
-        rate = self._update(step, norm)
-        self.progress.step = step + 1
-        self._ready_at = time.perf_counter()
-        self._tell(loss, norm, rate, self._ready_at - started, pause_s)
-        return Header(round(summed[end])), round(summed[end + 1])
+        return loss, norm
 
-    def _update(self, step: int, norm: float) -> float | None:
-        """Optimizer steps. Returns the learning rate, None where the optimizer's own is used."""
-        rate = None if self.job.learning_rate is None else float(self.job.learning_rate(step))
-        limit = self.job.clip_norm
+    def _rate(self, step: int) -> float | None:
+        """The learning rate of a step, None where the optimizer's own is used."""
+        return None if self.job.learning_rate is None else float(self.job.learning_rate(step))
+
+    def _update(self, step: int, norm: float) -> None:
+        rate, limit = self._rate(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
         for layer in self.generation.layers:
             layer.update(rate, scale)
-        return rate
 
-    def _tell(self, loss: float, norm: float, rate: float | None, elapsed_s: float, pause_s: float) -> None:
+    def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
             return
-        step, size = self.progress.step, self.plan.global_batch
+        size = self.plan.global_batch
         self.metrics.step(
             step,
             loss,
             norm,
-            rate,
+            self._rate(step - 1),
             ((step - 1) * size, step * size - 1),
             elapsed_s,
             pause_s,
@@ -227,7 +250,7 @@ class Trainer:
 
     def _manifest(self) -> Manifest:
         """Of this boundary; the layers' files come when they are written."""
-        step, rate = self.progress.step, self.job.learning_rate
+        step = self.progress.step
         target = self.control.target
         return Manifest(
             job=target.job,
@@ -235,7 +258,7 @@ class Trainer:
             step=step,
             samples=step * self.plan.global_batch,
             global_batch=self.plan.global_batch,
-            learning_rate=None if rate is None else float(rate(step)),
+            learning_rate=self._rate(step),
             rng=Rng(seed=self.job.seed),
             fingerprint=self.fingerprint,
             layers=(),

@@ -193,12 +193,19 @@ class Zygote:
             elif isinstance(target.want, Stop):
                 print(f"shim: member {target.member} shall stop before it has started", file=sys.stderr, flush=True)
             else:
-                pid, line = spawn.start_member(target, self.folder, log)
-                self._guards[target.member] = Guard(target, pid, line)
-                self._selector.register(line, selectors.EVENT_READ)
-                self._provide_store(target)
+                self._start(target, log)
         finally:
             os.close(log)
+
+    def _start(self, target: Target, log: int) -> None:
+        try:
+            pid, line = spawn.start_member(target, self.folder, log)
+            self._guards[target.member] = Guard(target, pid, line)
+            self._selector.register(line, selectors.EVENT_READ)
+            self._provide_store(target)
+        except OSError as error:
+            why = f"no process could be started: {error.strerror}; see the limits on processes and memory"
+            self._guards.setdefault(target.member, Guard.stillborn(target, why))
 
     def _take(self, target: Target) -> None:
         guard = self._guards.get(target.member)
@@ -247,7 +254,10 @@ class Zygote:
             return
         for member, guard in ended.items():
             guard.gone()
-            self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
+            try:
+                self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
+            except OSError as error:  # a full disk must not cost the members that live
+                print(f"shim: exit-{member}.json: {error}", file=sys.stderr, flush=True)
         if not living:
             for pid, _ in self._stores.values():
                 os.kill(pid, signal.SIGKILL)

@@ -15,8 +15,14 @@ class Directory:
     def exists(self, name: str) -> bool:
         return (self.root / name).exists()
 
-    def read(self, name: str) -> bytes:
-        return (self.root / name).read_bytes()
+    def read(self, name: str) -> bytearray:
+        """The whole file, in a buffer that the caller may keep and view."""
+        with open(self.root / name, "rb", buffering=0) as file:
+            data = bytearray(os.fstat(file.fileno()).st_size)
+            filled = 0
+            while (count := file.readinto(memoryview(data)[filled:])) and filled < len(data):
+                filled += count
+        return data[:filled] if filled < len(data) else data
 
     def names(self, folder: str = ".") -> list[str]:
         """Names in a folder, sorted; empty where it does not exist."""

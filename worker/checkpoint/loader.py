@@ -1,6 +1,6 @@
 """Which checkpoint to resume from: the pilot proposes, every member verifies its own layers and votes."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ from scheduler.protocol.messages import Cause
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
 from worker.checkpoint.manifest import BrokenCheckpoint, Manifest, NewerCheckpoint
-from worker.checkpoint.verify import read_layer, read_manifest
+from worker.checkpoint.verify import read_layers, read_manifest
 from worker.errors import Ended
 from worker.layer import Layer
 from worker.rendezvous import Rendezvous
@@ -28,7 +28,7 @@ class Loader:
     """Runs the vote in one member. size: ranks. accept: raises Ended when a manifest is of another job or model."""
 
     store: Directory
-    layers: Iterable[Layer]
+    layers: Sequence[Layer]
     meet: Rendezvous
     rank: int
     size: int
@@ -98,7 +98,8 @@ class Loader:
         reason = ""
         try:
             entries = {entry.name: entry for entry in read_manifest(self.store, step).layers}
-            self._states = [(layer, read_layer(self.store, entries[layer.name])) for layer in self.layers]
+            states = read_layers(self.store, [entries[layer.name] for layer in self.layers])
+            self._states = list(zip(self.layers, states, strict=True))
         except (BrokenCheckpoint, NewerCheckpoint) as error:
             reason = str(error)
         except KeyError as error:

@@ -85,7 +85,7 @@ def encode(manifest: Manifest) -> bytes:
     return json.dumps({**body, "checksum": _checksum(body)}, indent=1, sort_keys=True).encode()
 
 
-def decode(data: bytes) -> Manifest:
+def decode(data: bytes | bytearray) -> Manifest:
     """Raises BrokenCheckpoint or NewerCheckpoint."""
     try:
         body = json.loads(data)

@@ -1,5 +1,7 @@
 """Reading a checkpoint back, with every hash checked."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from torch import Tensor
@@ -20,7 +22,20 @@ def read_manifest(store: Directory, step: int) -> Manifest:
     return found
 
 
-def read_layer(store: Directory, entry: LayerEntry) -> tuple[dict[str, Tensor], dict[str, Any]]:
+LayerState = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerState]:
+    """Several layers' states, in order. Hashing releases the interpreter, so two threads use two cores.
+
+    Raises:
+        BrokenCheckpoint: of the first bad one.
+    """
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="verify") as pool:
+        return list(pool.map(lambda entry: read_layer(store, entry), entries))
+
+
+def read_layer(store: Directory, entry: LayerEntry) -> LayerState:
     """A layer's state. Raises BrokenCheckpoint, naming the layer and what is wrong."""
     try:
         data = store.read(manifest.layer_file(entry.sha256))

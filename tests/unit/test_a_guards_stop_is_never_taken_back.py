@@ -1,0 +1,66 @@
+"""The shim's book on one member: a stop stays a stop, graces only shrink, a stillborn member has a cause."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from gang import plan
+
+from scheduler.protocol.codec import Unframer, decode_target
+from scheduler.protocol.messages import Cause, Phase, Run, Stop, Target
+from scheduler.protocol.spec import AttemptSpec, JobSpec
+from worker.guard import Guard
+
+SPEC = AttemptSpec(kind="train", nonce="n", job=JobSpec(name="t", entrypoint="a:b", workdir="/", signal="SIGCONT"))
+
+
+def target(want: Run | Stop) -> Target:
+    return Target(job=1, attempt=1, member=0, device="cpu-0", want=want, spec=SPEC, plan=plan((0, 1)))
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    """A process that does nothing until it is killed."""
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            signal.pause()
+    yield pid
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def heard(line: socket.socket) -> Target:
+    return decode_target(Unframer().feed(line.recv(1 << 16))[-1])
+
+
+def test_a_run_after_a_stop_changes_nothing(child: int) -> None:
+    ours, theirs = socket.socketpair()
+    guard = Guard(target(Run()), child, ours)
+    guard.take(target(Stop(grace_s=60, why="preempted")), 100.0)
+    guard.take(msgspec.structs.replace(target(Run()), save_no=3), 101.0)
+    assert heard(theirs).want == Stop(grace_s=60, why="preempted")
+    assert guard.next_deadline_s() == 160.0
+    guard.line.close()
+    theirs.close()
+
+
+def test_a_grace_can_shrink_but_never_grow(child: int) -> None:
+    ours, theirs = socket.socketpair()
+    guard = Guard(target(Run()), child, ours)
+    guard.take(target(Stop(grace_s=60, why="a")), 100.0)
+    guard.take(target(Stop(grace_s=300, why="b")), 101.0)
+    assert guard.next_deadline_s() == 160.0
+    guard.take(target(Stop(grace_s=5, why="c")), 102.0)
+    assert guard.next_deadline_s() == 107.0
+    guard.line.close()
+    theirs.close()
+
+
+def test_a_member_that_could_not_be_started_says_why() -> None:
+    report = Guard.stillborn(target(Run()), "no process could be started").report
+    assert (report.phase, report.cause, report.exit_code) == (Phase.EXITED, Cause.START_FAILED, None)
+    assert "no process" in report.message
