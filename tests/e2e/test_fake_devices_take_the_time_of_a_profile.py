@@ -22,7 +22,7 @@ def test_a_step_takes_what_the_profile_says(cluster: Cluster, tmp_path: Path) ->
     ended = cluster.until_state(job, "COMPLETED")
     assert ended["attempts"][-1]["plan"]["bounds"] == [[0, 2], [2, 4]]
     step_s = (4 + 2 - 1) * 2 * 0.03  # one more micro-batch than there are, through two layers a stage
-    assert ended["ledger"]["training_s"] >= 3 * step_s
+    assert ended["ledger"]["training_s"] >= 2 * step_s  # it counts from the end of the first step
 
 
 def test_a_profile_that_is_none_fails_the_job_with_the_reason(cluster: Cluster, tmp_path: Path) -> None:
