@@ -1,14 +1,19 @@
 """Fake gangs inside the agent, behind the same interface as real shims. Their state lies in the attempt folders."""
 
 import asyncio
+import json
 import time
+from pathlib import Path
 
 import msgspec
 
 from agent.folders import Attempt, Folders, write_durably
 from agent.gangs import OnReport
+from policies.model.families import FAMILIES, family
+from policies.model.profile import ModelProfile
+from policies.model.profile_document import profile_document
 from scheduler.protocol.fake import FakeMember, report_at
-from scheduler.protocol.messages import Phase, Report, Target
+from scheduler.protocol.messages import Cause, Phase, Report, Target
 
 EVERY_S = 0.05
 Key = tuple[int, int, int]
@@ -44,8 +49,13 @@ class FakeGangs:
         attempt = (target.job, target.attempt)
         self._folders.make(attempt, target.spec)
         self._log(attempt, target)
-        born = FakeMember(target=target, kind=self._kinds[target.device], spawned_s=boot_time_s())
-        self._keep(born.told(target, boot_time_s()))
+        try:
+            profile = _read_profile(target.spec.job.profile)
+        except ValueError as error:
+            self._on_report(_refusal(target, str(error)))
+            return
+        kind, now_s = self._kinds[target.device], boot_time_s()
+        self._keep(FakeMember(target=target, kind=kind, spawned_s=now_s, profile=profile).told(target, now_s))
 
     def deliver(self, target: Target) -> None:
         if (member := self._members.get(target.key)) is not None:
@@ -83,3 +93,24 @@ class FakeGangs:
                     self._said[key] = report
                     self._on_report(report)
             await asyncio.sleep(EVERY_S)
+
+
+def _read_profile(path: str | None) -> ModelProfile | None:
+    """A profile file, or a built-in model by its name. Raises ValueError: neither can be had."""
+    if path is None:
+        return None
+    if not path.endswith(".json"):
+        if path not in FAMILIES:
+            raise ValueError(f"profile {path!r} is neither a .json file nor one of {', '.join(FAMILIES)}")
+        return family(path, 1)
+    try:
+        return profile_document(json.loads(Path(path).read_text()), Path(path).stem).profile
+    except (OSError, ValueError) as error:
+        raise ValueError(f"profile {path}: {error}") from error
+
+
+def _refusal(target: Target, why: str) -> Report:
+    return Report(
+        job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.GONE,
+        cause=Cause.BAD_SPEC, message=why,
+    )

@@ -173,7 +173,10 @@ def _request(
     base = MenuRequest((), batch or 0, 1, 1, replicas=1)
     if jobfile is not None:
         base, named = _of_job(jobfile, batch)
-        model = model or (named if profile is None else None)
+        if named is not None and named.endswith(".json"):
+            profile = profile or (Path(named) if model is None else None)
+        elif profile is None:
+            model = model or named
     if model is not None and profile is None:
         if model not in FAMILIES:
             raise ValueError(f"unknown model {model!r}; choose one of {', '.join(FAMILIES)}")
@@ -195,6 +198,9 @@ def _convergence(jobfile: Path | None, profile: Path | None) -> Convergence:
         raise ValueError(
             "time-to-accuracy considers stale gradients: give a job file with `parallel: {staleness: allow}`"
         )
+    if profile is None and jobfile is not None:
+        named = _of_job(jobfile, None)[1]
+        profile = Path(named) if named is not None and named.endswith(".json") else None
     known = read_profile(profile).convergence if profile is not None else None
     if known is None:
         raise ValueError("time-to-accuracy needs a profile file with `convergence`: give it by --profile")
@@ -208,11 +214,11 @@ def _convergence(jobfile: Path | None, profile: Path | None) -> Convergence:
 
 def _document(path: Path) -> tuple[dict[str, Any], str]:
     """A job file's document without `parallel.staleness`, which only planning honours so far, and that value."""
+    from scheduler.cli.submit import read_document
     from scheduler.core.errors import JctError
-    from scheduler.jobfile import read_text
 
     try:
-        document = read_text(path.read_text())
+        document = read_document(str(path))
     except JctError as error:
         raise ValueError(f"{path}: {error}") from error
     parallel = document.get("parallel")

@@ -81,6 +81,9 @@ def _resolve_paths(document: dict[str, Any], folder: Path) -> None:
     workdir = document.get("workdir", ".")
     if isinstance(workdir, str):
         document["workdir"] = str((folder / Path(workdir).expanduser()).resolve())
+    profile = document.get("profile")
+    if isinstance(profile, str) and profile.endswith(".json"):  # else a built-in model's name
+        document["profile"] = str((folder / Path(profile).expanduser()).resolve())
     checkpoint = document.get("checkpoint")
     if isinstance(checkpoint, dict) and isinstance(checkpoint.get("dir"), str):
         document["checkpoint"] = {**checkpoint, "dir": str((folder / Path(checkpoint["dir"]).expanduser()).resolve())}

@@ -195,7 +195,7 @@ class JobFile(Part):
     retries: Annotated[Retries, BeforeValidator(lambda value: {"max": value} if type(value) is int else value)] = (
         Retries()
     )
-    profile: Name | None = None
+    profile: Annotated[Text, Field(min_length=1, max_length=4_096)] | None = None
 
     @field_validator("parallel", mode="after")
     @classmethod

@@ -5,6 +5,7 @@ Agents run them on fake devices, simulations under a virtual clock; both see the
 
 import math
 from dataclasses import dataclass
+from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
@@ -26,12 +27,13 @@ class FakeMember:
     """A fake member's whole past. Times in seconds of one clock that never goes back.
 
     joined_s: when it was told the generation's store, which is when training begins. stopped_s: when it was told to
-    stop; `target.want` says how.
+    stop; `target.want` says how. profile: the job's own, where it names one; else equal layers are made up.
     """
 
     target: Target
     kind: str
     spawned_s: float
+    profile: ModelProfile | None = None
     joined_s: float | None = None
     stopped_s: float | None = None
 
@@ -42,9 +44,7 @@ class FakeMember:
             joined = now_s
         if stopped is None and isinstance(target.want, Stop):
             stopped = now_s
-        return FakeMember(
-            target=target, kind=self.kind, spawned_s=self.spawned_s, joined_s=joined, stopped_s=stopped
-        )
+        return changed(self, target=target, joined_s=joined, stopped_s=stopped)
 
 
 def report_at(member: FakeMember, now_s: float) -> Report:
@@ -80,14 +80,14 @@ def _probe(member: FakeMember, report: Report, now_s: float) -> Report:
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
     return replace(
         report, phase=Phase.GONE, exit_code=0, cause=Cause.PROBE_DONE, fingerprint="fake", global_batch=batch,
-        total_steps=job.total_steps or STEPS, profiles=tuple(fake_profile(size, member.kind) for size in sizes),
+        total_steps=job.total_steps or STEPS, profiles=tuple(_profile(member, size) for size in sizes),
     )
 
 
 def _train(member: FakeMember, report: Report, plan: ParallelPlan, now_s: float) -> Report:
     spec = member.target.spec
     total, first = spec.job.total_steps or STEPS, spec.saved_step or 0
-    step_s = step_time_s(plan, member.kind)
+    step_s = step_time_s(plan, member.kind, _profile(member, plan.microbatch_size))
     assert member.joined_s is not None
     begun = member.joined_s + START_S
     last = total
@@ -115,10 +115,16 @@ def fake_loss(step: int) -> float:
     return 0.5 + 5.0 / math.sqrt(1 + step)
 
 
-def step_time_s(plan: ParallelPlan, kind: str) -> float:
+def step_time_s(plan: ParallelPlan, kind: str, profile: ModelProfile) -> float:
     """Seconds a step of the plan takes on fake devices, by the planner's own cost model."""
-    profile = profile_at((fake_profile(plan.microbatch_size, kind),), plan.microbatch_size)
     return price(plan, LayerCosts(profile), DeviceKind(kind)).step_time_s
+
+
+def _profile(member: FakeMember, size: int) -> ModelProfile:
+    """Of the member's model at a micro-batch size, on its own kind of device."""
+    if member.profile is None:
+        return fake_profile(size, member.kind)
+    return changed(profile_at((member.profile,), size), device_kind=member.kind)
 
 
 def fake_profile(size: int, kind: str, layers: int = LAYERS) -> ModelProfile:
