@@ -20,11 +20,11 @@ class ShimFactory:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
 
-    def start(self, folder: Path, *arguments: str) -> int:
+    def start(self, folder: Path) -> int:
         """Pid of a new shim for this folder; like a shim from the command line but for the time to import."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(["--folder", str(folder), *arguments]) + "\n")
+        self._process.stdin.write(json.dumps(str(folder)) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -37,31 +37,13 @@ class ShimFactory:
 
 
 def serve() -> None:
-    """One request a line: a shim's arguments; the answer is its pid. Children are reaped by the kernel."""
+    """One request a line: an attempt's folder; the answer is its shim's pid. Children are reaped by the kernel."""
     from worker import shim
+    from worker.launcher import fork_shim
 
     shim.import_ahead()
     for request in sys.stdin:
-        arguments = json.loads(request)
-        pid = os.fork()
-        if pid == 0:
-            os.setsid()
-            log = os.open(Path(arguments[1]) / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            null = os.open(os.devnull, os.O_RDONLY)
-            for source, place in ((null, 0), (log, 1), (log, 2)):
-                os.dup2(source, place)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            code = 70
-            try:
-                code = shim.main(arguments)
-            except BaseException:
-                import traceback
-
-                traceback.print_exc()
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
+        pid = fork_shim(Path(json.loads(request)))
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 

@@ -8,6 +8,9 @@ USAGE = "usage: python -P -m worker train SPEC [OPTIONS] | checkpoints show|veri
 def main(arguments: list[str]) -> int:
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command == "train":
+        from worker.shim import one_threaded
+
+        one_threaded()  # before numpy is loaded
         from worker import train
 
         return train.main(rest)

@@ -2,10 +2,12 @@
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,3 +216,27 @@ def start_shim(folder: Path) -> subprocess.Popen[bytes]:
             start_new_session=True,
             env={**os.environ, "JCT_NONCE": spec.nonce},
         )
+
+
+def fork_shim(folder: Path) -> int:
+    """A shim by fork, from a process that has imported everything and has one thread: seconds sooner. Its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        os.setsid()
+        log = os.open(folder / "shim.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, place in ((null, 0), (log, 1), (log, 2)):
+            os.dup2(source, place)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        from worker import shim
+
+        code = shim.main(["--folder", str(folder)])
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)

@@ -76,9 +76,7 @@ EXIT_LOCKED = 73
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or EXIT_LOCKED."""
     options = _options(arguments)
-    # One thread only: OpenBLAS and OpenMP start theirs when they are loaded, and a fork copies just one.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"
+    one_threaded()
     if options.spare:
         import_ahead()
         line = _order(options.wait_s)
@@ -109,6 +107,12 @@ def _order(wait_s: float) -> str:
     print("ready", flush=True)
     ready, _, _ = select.select([sys.stdin], [], [], wait_s)
     return sys.stdin.readline().strip() if ready else ""
+
+
+def one_threaded() -> None:
+    """OpenBLAS and OpenMP start threads when they are loaded, and a fork copies just one. Call it before that."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
 
 
 def import_ahead() -> None:

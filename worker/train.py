@@ -13,11 +13,13 @@ import msgspec
 from policies.model.profile import ModelProfile
 from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
+from worker import processes
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
-from worker.launcher import Launched, start_shim
+from worker.launcher import Launched, fork_shim, start_shim
 from worker.metrics import FILE_NAME
 from worker.scripted import BadRequest, Move, Script, Shape, moved, parser, planned, read_script, with_microbatches
+from worker.shim import import_ahead
 
 BAD_USAGE = 2
 WAIT_S = 1e9
@@ -56,6 +58,7 @@ class _Training:
         self._told = 0
 
     def run(self) -> int:
+        import_ahead()
         probe = self._launch(0, 1, "probe", None)
         report = self._wait_for(probe)
         if report.cause is not Cause.PROBE_DONE:
@@ -100,7 +103,8 @@ class _Training:
         spec = AttemptSpec(
             kind=kind, job=self._job, nonce=secrets.token_hex(8), hold_at=self._script.hold_at if plan else ()
         )
-        return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start_shim)
+        start = fork_shim if processes.thread_count() == 1 else start_shim
+        return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start)
 
     def _wait_for(self, launched: Launched) -> Report:
         launched.wait(timeout_s=WAIT_S)

@@ -94,15 +94,15 @@ def test_a_newcomer_that_dies_before_the_decision_drops_the_generation(site: Sit
 
 
 def test_a_job_saved_after_a_change_resumes_on_another_shape(site: Site) -> None:
-    alone = site.launch(shape((0,)), site.spec(directory=None, arguments=arguments(200)))
+    alone = site.launch(shape((0,)), site.spec(directory=None, arguments=arguments(120)))
     alone.wait()
-    first = site.launch(shape((0, 1)), site.spec(arguments=arguments(200), hold_at=(5,)))
+    first = site.launch(shape((0, 1)), site.spec(arguments=arguments(120), hold_at=(5,)))
     change_at(first, 2, shape((0, 1, 2)))
     first.save()
     first.wait(lambda it: it.pilot.saved is not None)
     os.kill(member_pids(first)[1], signal.SIGKILL)
     first.wait()
-    second = site.launch(shape((0, 1), "zb-h1"), site.spec(arguments=arguments(200)))
+    second = site.launch(shape((0, 1), "zb-h1"), site.spec(arguments=arguments(120)))
     second.wait()
     assert curve(first, second) == curve(alone)
 
