@@ -21,7 +21,7 @@ from scheduler.core.errors import Code, JctError
 
 LOOK_S = 0.5
 PATIENCE_S = 600.0
-URGENT_AT = 0.65
+URGENT_AT = 0.75
 STORY_LINES = 8
 NODES = ("alpha", "beta")
 DEVICES = "cpu:2"
@@ -108,7 +108,7 @@ def _is_time(first: Job) -> bool:
 def _scene(checkpoints: Path) -> Iterator[dict[str, Any]]:
     """Who comes, in order. Sizes in steps; how many stages each gets is the scheduler's choice."""
     yield _job(checkpoints, "short", "research", 50, {"min": 1, "max": 4}, {"steps": 140, "seed": 1})
-    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 220, "seed": 2})
+    yield _job(checkpoints, "long", "product", 50, {"min": 1, "max": 4}, {"steps": 270, "seed": 2})
     yield _job(checkpoints, "urgent", "release", 90, {"min": 4, "max": 4}, {"steps": 30, "seed": 3})
 
 
