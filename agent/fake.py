@@ -6,7 +6,7 @@ import time
 import msgspec
 
 from agent.folders import Attempt, Folders, write_durably
-from agent.gangs import OnReport
+from agent.gangs import OnReport, refusal
 from scheduler.protocol.fake import FakeMember, report_at
 from scheduler.protocol.messages import Phase, Report, Target
 
@@ -33,7 +33,7 @@ class FakeGangs:
     def adopt(self, on_report: OnReport) -> list[Report]:
         self._on_report = on_report
         self._task = asyncio.create_task(self._watch())
-        for attempt in self._folders.unfinished():
+        for attempt in self._folders.unfinished(fake=True):
             for file in sorted(self._folders.path(attempt).glob("fake-*.json")):
                 member = msgspec.json.decode(file.read_bytes(), type=FakeMember)
                 self._members[member.target.key] = member
@@ -42,10 +42,17 @@ class FakeGangs:
 
     def spawn(self, target: Target) -> None:
         attempt = (target.job, target.attempt)
-        self._folders.make(attempt, target.spec)
-        self._log(attempt, target)
-        born = FakeMember(target=target, kind=self._kinds[target.device], spawned_s=boot_time_s())
-        self._keep(born.told(target, boot_time_s()))
+        try:
+            self._folders.make(attempt, target.spec)
+            self._log(attempt, target)
+            born = FakeMember(target=target, kind=self._kinds[target.device], spawned_s=boot_time_s())
+            self._keep(born.told(target, boot_time_s()))
+        except OSError as error:
+            self._members.pop(target.key, None)
+            self._on_report(refusal(target, f"cannot start: {error}"))
+
+    def knows(self, key: Key) -> bool:
+        return key in self._members
 
     def deliver(self, target: Target) -> None:
         if (member := self._members.get(target.key)) is not None:

@@ -50,11 +50,12 @@ class Folders:
         path = self.path(attempt) / f"member-{member}.log"
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def unfinished(self) -> Iterator[Attempt]:
-        """Attempts that this agent may still have to speak about."""
+    def unfinished(self, fake: bool) -> Iterator[Attempt]:
+        """Attempts, fake or real ones, that this agent may still have to speak about."""
         for folder in sorted(self.root.iterdir()):
             job, _, number = folder.name.partition(".")
-            if job.isdigit() and number.isdigit() and not (folder / "done").exists():
+            ours = job.isdigit() and number.isdigit() and not (folder / "done").exists()
+            if ours and any(folder.glob("fake-*.json")) is fake:
                 yield int(job), int(number)
 
     def members(self, attempt: Attempt) -> list[int]:

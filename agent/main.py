@@ -19,6 +19,7 @@ from agent.folders import Folders
 from agent.gangs import Gangs
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
+from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
 from scheduler.protocol.messages import Chunk, Hello, Read
@@ -79,9 +80,10 @@ async def _run(options: argparse.Namespace) -> None:
             address=options.address, devices=devices,
         )
         folders = Folders(state)
-        fake = all(device.kind.startswith("fake") for device in devices)
         kinds = {device.id: device.kind for device in devices}
-        gangs: Gangs = FakeGangs(folders, kinds) if fake else Shims(folders, options.address)
+        gangs = MixedGangs(
+            FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
+        )
         agent = Agent(identity, gangs, folders, options.connect, _keys(options))
         await _until_told(agent, gangs)
 
