@@ -1,6 +1,7 @@
 """Fake gangs inside the agent, behind the same interface as real shims. Their state lies in the attempt folders."""
 
 import asyncio
+import contextlib
 import time
 
 import msgspec
@@ -55,7 +56,9 @@ class FakeGangs:
         return key in self._members
 
     def deliver(self, target: Target) -> None:
-        if (member := self._members.get(target.key)) is not None:
+        if (member := self._members.get(target.key)) is None:
+            return
+        with contextlib.suppress(OSError):  # the next agent gets the same Target again
             self._keep(member.told(target, boot_time_s()))
 
     def forget(self, key: Key) -> None:

@@ -1,5 +1,6 @@
 """The attempts folder: one folder an attempt, `JOB.N`, with spec, logs and last words. It outlives the agent."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -75,7 +76,7 @@ class Folders:
     def done(self, attempt: Attempt) -> None:
         """The database knows the end. The logs of the newest attempts stay for their readers."""
         folder = self.path(attempt)
-        if folder.exists():
+        with contextlib.suppress(OSError):  # a full disk or no folder: the next agent tells the same end once more
             (folder / "done").touch()
         old = sorted(self.root.glob("*/done"), key=lambda mark: mark.stat().st_mtime)[:-KEPT]
         for mark in old:

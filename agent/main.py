@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 
@@ -42,7 +43,7 @@ class Agent(NodeMind):
 def main() -> None:
     """Entry point of the console script; exits 2 for bad usage, 4 when the daemon refuses this agent."""
     options = _options().parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
     except BadDevices as error:
@@ -51,6 +52,18 @@ def main() -> None:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
     except KeyboardInterrupt:
         pass
+
+
+class _Lossy:
+    """Standard error that loses what a full disk does not take: a line of the log must not end the agent."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def _complain(text: str, code: int) -> int:

@@ -1,5 +1,6 @@
 """A member's line to its shim: the latest Target down, the latest Report up."""
 
+import contextlib
 import os
 import select
 import socket
@@ -107,7 +108,8 @@ class Control:
 
     def note(self, message: str) -> None:
         """A line for the user, beside the training: shown, never an end."""
-        print(f"jctd: {message}", flush=True)
+        with contextlib.suppress(OSError, ValueError):  # the log's disk may be full, or the user's code has closed it
+            print(f"jctd: {message}", flush=True)
         self.report(message=message)
 
     def last_word(self, end: Ended) -> None:

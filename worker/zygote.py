@@ -247,7 +247,8 @@ class Zygote:
             return
         for member, guard in ended.items():
             guard.gone()
-            self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
+            with contextlib.suppress(OSError):  # a full disk: the agent that listens hears it all the same
+                self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
         if not living:
             for pid, _ in self._stores.values():
                 os.kill(pid, signal.SIGKILL)

@@ -60,7 +60,7 @@ def test_an_agent_that_comes_back_with_other_devices_still_answers_for_its_ranks
     processes = cluster.members(job)
     cluster.kill_agent("one")
     cluster.start_agent("one", "fake:1")
-    cluster.until_state(cluster.submit(gpus=1, arguments={"steps": 2}), "COMPLETED")
+    cluster.until_step(cluster.submit(gpus=1), 1)
     after = cluster.until_step(job, before["step"] + 5)
     assert cluster.members(job) == processes
     assert after["attempt"] == before["attempt"]
