@@ -1,5 +1,6 @@
 """Measured timelines: now and then a step's spans of all ranks, as the same value that a prediction is."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +49,8 @@ class Timelines:
         if self._folder is None:
             return
         parts = self._meet.gather([f"timeline/{step}/{rank}" for rank in range(self._ranks)], 10)
-        write(self._folder, assemble(parts))
+        with contextlib.suppress(OSError):  # a full disk costs this picture, not the training
+            write(self._folder, assemble(parts))
 
 
 def assemble(parts: Sequence[Mapping[str, Any]]) -> Timeline:
