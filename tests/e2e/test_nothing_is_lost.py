@@ -111,3 +111,12 @@ def test_an_agent_collects_every_shim_it_has_started(cluster: Cluster) -> None:
         cluster.until_state(cluster.submit(gpus=1, arguments={"steps": 2}), "COMPLETED")
     agent = cluster.agents["one"].pid
     cluster.eventually(lambda: children(agent) == [], "no child is left, not even as a zombie")
+
+
+def test_a_disk_too_full_for_logs_costs_only_the_logs(cluster: Cluster) -> None:
+    for log in (cluster.daemon_folder / "jctd.log", cluster.state / "agents" / "one" / "agent.log"):
+        log.parent.mkdir(parents=True)
+        log.symlink_to("/dev/full")
+    cluster.begin(one="fake:1")
+    job = cluster.submit(gpus=1)
+    cluster.until_step(job, 1)
