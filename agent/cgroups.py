@@ -3,7 +3,11 @@
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
+
+SWEEP_S = 0.02
+_FOLDER = b"JCT_ATTEMPT_DIR="
 
 
 def find_parent() -> Path | None:
@@ -66,18 +70,39 @@ class Containment:
                 self._group.rmdir()
 
     def _by_nonce(self) -> list[int]:
-        return [pid for pid in _all_pids() if _has_nonce(pid, self._nonce)]
+        return [pid for pid in _all_pids() if self._nonce in _environment(pid)]
+
+
+def end_unrecorded(attempts: Path) -> list[int]:
+    """End every process of an attempt whose folder, or its spec, is gone; returns their ids once they are dead.
+
+    Such a process can be neither adopted nor reported, and its device is about to be given to another.
+    """
+    ended: set[int] = set()
+    while found := [pid for pid in _all_pids() if _is_unrecorded(pid, attempts)]:
+        for pid in found:
+            for mark in [entry for entry in _environment(pid) if entry.startswith(_FOLDER)]:
+                _kill_checked(pid, mark)
+        ended.update(found)
+        time.sleep(SWEEP_S)
+    return sorted(ended)
+
+
+def _is_unrecorded(pid: int, attempts: Path) -> bool:
+    folders = [Path(os.fsdecode(entry[len(_FOLDER) :])) for entry in _environment(pid) if entry.startswith(_FOLDER)]
+    return any(folder.parent == attempts and not (folder / "spec.json").exists() for folder in folders)
 
 
 def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _has_nonce(pid: int, nonce: bytes) -> bool:
+def _environment(pid: int) -> list[bytes]:
+    """What a process was started with, as NAME=VALUE; empty for zombies and for what is not ours to read."""
     try:
-        return nonce in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return False
+        return []
 
 
 def _is_zombie(pid: int) -> bool:
@@ -88,14 +113,14 @@ def _is_zombie(pid: int) -> bool:
     return stat[stat.rindex(b")") + 2 :][:1] in (b"Z", b"X")
 
 
-def _kill_checked(pid: int, nonce: bytes) -> None:
+def _kill_checked(pid: int, mark: bytes) -> None:
     """Through a pidfd, checked again after opening it, so that a reused pid is never hit."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        if _has_nonce(pid, nonce):
+        if mark in _environment(pid):
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     finally:

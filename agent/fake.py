@@ -1,6 +1,7 @@
 """Fake gangs inside the agent, behind the same interface as real shims. Their state lies in the attempt folders."""
 
 import asyncio
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from agent.folders import Attempt, Folders, write_durably
-from agent.gangs import OnReport
+from agent.gangs import OnReport, refusal
 from policies.model.families import FAMILIES, family
 from policies.model.profile import ModelProfile
 from policies.model.profile_document import profile_document
@@ -38,7 +39,7 @@ class FakeGangs:
     def adopt(self, on_report: OnReport) -> list[Report]:
         self._on_report = on_report
         self._task = asyncio.create_task(self._watch())
-        for attempt in self._folders.unfinished():
+        for attempt in self._folders.unfinished(fake=True):
             for file in sorted(self._folders.path(attempt).glob("fake-*.json")):
                 member = msgspec.json.decode(file.read_bytes(), type=FakeMember)
                 self._members[member.target.key] = member
@@ -47,18 +48,25 @@ class FakeGangs:
 
     def spawn(self, target: Target) -> None:
         attempt = (target.job, target.attempt)
-        self._folders.make(attempt, target.spec)
-        self._log(attempt, target)
         try:
+            self._folders.make(attempt, target.spec)
+            self._log(attempt, target)
             profile = _read_profile(target.spec.job.profile)
+            kind, now_s = self._kinds[target.device], boot_time_s()
+            self._keep(FakeMember(target=target, kind=kind, spawned_s=now_s, profile=profile).told(target, now_s))
         except ValueError as error:
-            self._on_report(_refusal(target, str(error)))
-            return
-        kind, now_s = self._kinds[target.device], boot_time_s()
-        self._keep(FakeMember(target=target, kind=kind, spawned_s=now_s, profile=profile).told(target, now_s))
+            self._on_report(refusal(target, str(error), Cause.BAD_SPEC))
+        except OSError as error:
+            self._members.pop(target.key, None)
+            self._on_report(refusal(target, f"cannot start: {error}"))
+
+    def knows(self, key: Key) -> bool:
+        return key in self._members
 
     def deliver(self, target: Target) -> None:
-        if (member := self._members.get(target.key)) is not None:
+        if (member := self._members.get(target.key)) is None:
+            return
+        with contextlib.suppress(OSError):  # the next agent gets the same Target again
             self._keep(member.told(target, boot_time_s()))
 
     def forget(self, key: Key) -> None:
@@ -107,10 +115,3 @@ def _read_profile(path: str | None) -> ModelProfile | None:
         return profile_document(json.loads(Path(path).read_text()), Path(path).stem).profile
     except (OSError, ValueError) as error:
         raise ValueError(f"profile {path}: {error}") from error
-
-
-def _refusal(target: Target, why: str) -> Report:
-    return Report(
-        job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.GONE,
-        cause=Cause.BAD_SPEC, message=why,
-    )

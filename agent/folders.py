@@ -1,5 +1,6 @@
 """The attempts folder: one folder an attempt, `JOB.N`, with spec, logs and last words. It outlives the agent."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -50,11 +51,12 @@ class Folders:
         path = self.path(attempt) / f"member-{member}.log"
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def unfinished(self) -> Iterator[Attempt]:
-        """Attempts that this agent may still have to speak about."""
+    def unfinished(self, fake: bool) -> Iterator[Attempt]:
+        """Attempts, fake or real ones, that this agent may still have to speak about."""
         for folder in sorted(self.root.iterdir()):
             job, _, number = folder.name.partition(".")
-            if job.isdigit() and number.isdigit() and not (folder / "done").exists():
+            ours = job.isdigit() and number.isdigit() and not (folder / "done").exists()
+            if ours and any(folder.glob("fake-*.json")) is fake:
                 yield int(job), int(number)
 
     def members(self, attempt: Attempt) -> list[int]:
@@ -74,7 +76,7 @@ class Folders:
     def done(self, attempt: Attempt) -> None:
         """The database knows the end. The logs of the newest attempts stay for their readers."""
         folder = self.path(attempt)
-        if folder.exists():
+        with contextlib.suppress(OSError):  # a full disk or no folder: the next agent tells the same end once more
             (folder / "done").touch()
         old = sorted(self.root.glob("*/done"), key=lambda mark: mark.stat().st_mtime)[:-KEPT]
         for mark in old:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from scheduler.protocol.messages import Report, Target
+from scheduler.protocol.messages import Cause, Phase, Report, Target
 
 OnReport = Callable[[Report], None]
 
@@ -22,3 +22,11 @@ class Gangs(Protocol):
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on running."""
+
+
+def refusal(target: Target, why: str, cause: Cause = Cause.START_FAILED) -> Report:
+    """The end of a member that could not be started here."""
+    return Report(
+        job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.GONE,
+        cause=cause, message=why,
+    )

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 
@@ -19,6 +20,7 @@ from agent.folders import Folders
 from agent.gangs import Gangs
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
+from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
 from scheduler.protocol.messages import Chunk, Hello, Read
@@ -41,7 +43,7 @@ class Agent(NodeMind):
 def main() -> None:
     """Entry point of the console script; exits 2 for bad usage, 4 when the daemon refuses this agent."""
     options = _options().parse_args()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
     except BadDevices as error:
@@ -50,6 +52,18 @@ def main() -> None:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
     except KeyboardInterrupt:
         pass
+
+
+class _Lossy:
+    """Standard error that loses what a full disk does not take: a line of the log must not end the agent."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def _complain(text: str, code: int) -> int:
@@ -79,9 +93,10 @@ async def _run(options: argparse.Namespace) -> None:
             address=options.address, devices=devices,
         )
         folders = Folders(state)
-        fake = all(device.kind.startswith("fake") for device in devices)
         kinds = {device.id: device.kind for device in devices}
-        gangs: Gangs = FakeGangs(folders, kinds) if fake else Shims(folders, options.address)
+        gangs = MixedGangs(
+            FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
+        )
         agent = Agent(identity, gangs, folders, options.connect, _keys(options))
         await _until_told(agent, gangs)
 

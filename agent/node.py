@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 from msgspec.structs import replace
 
-from agent.gangs import Gangs
+from agent.gangs import Gangs, refusal
 from scheduler.protocol.messages import Cause, DeviceInfo, Hello, Phase, Report, Reports, Target, Targets
 from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
 
@@ -17,6 +17,7 @@ class NodeMind:
 
     def __init__(self, identity: Hello, gangs: Gangs, changed: Callable[[], None]) -> None:
         self._identity = identity
+        self._offered = frozenset(device.id for device in identity.devices)
         self._gangs = gangs
         self._changed = changed
         self._targets: tuple[Target, ...] = ()
@@ -63,6 +64,9 @@ class NodeMind:
     def _act(self) -> None:
         for step in reconcile(self._targets, self._reports, self._delivered):
             match step:
+                case SpawnMember(target) if target.device not in self._offered:
+                    why = f"device {target.device} is no longer offered by node {self._identity.node}"
+                    self._reports[target.key] = refusal(target, why)
                 case SpawnMember(target):
                     log.info("spawn", job=target.job, attempt=target.attempt, member=target.member)
                     self._reports[target.key] = _report(target, Phase.SPAWNING)

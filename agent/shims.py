@@ -13,7 +13,7 @@ import structlog
 from agent import cgroups
 from agent.cgroups import Containment
 from agent.folders import Attempt, Folders
-from agent.gangs import OnReport
+from agent.gangs import OnReport, refusal
 from agent.identity import boot_id, open_process
 from agent.shim_link import ShimLink
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
@@ -56,8 +56,10 @@ class Shims:
     def adopt(self, on_report: OnReport) -> list[Report]:
         """Reports of ended members now; those of living ones follow when their shims have answered."""
         self._on_report = on_report
+        if ended := cgroups.end_unrecorded(self._folders.root):
+            log.warning("ended processes whose attempt folders are gone", pids=ended)
         known: list[Report] = []
-        for attempt in self._folders.unfinished():
+        for attempt in self._folders.unfinished(fake=False):
             spec = self._folders.spec(attempt)
             if spec is None:
                 continue
@@ -84,7 +86,7 @@ class Shims:
             gang = self._gangs.get(attempt) or self._start(attempt, target.spec)
             log_file = self._folders.open_log(attempt, target.member)
         except OSError as error:
-            self._report(_refusal(target, f"cannot start: {error}"))
+            self._report(refusal(target, f"cannot start: {error}"))
             return
         gang.reports[target.member] = _first_report(attempt, target.member)
         gang.link.spawn(target, log_file)
@@ -146,7 +148,7 @@ class Shims:
         with (folder / "shim.log").open("ab") as output:
             gang.child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                cwd=folder, env=_environment(gang.spec.nonce),
+                cwd=folder, env=_environment(gang.spec.nonce, folder),
             )
         gang.box.add(gang.child.pid)
         gang.process = os.pidfd_open(gang.child.pid)
@@ -227,21 +229,16 @@ def _alive(process: int) -> bool:
     return not poll.poll(0)
 
 
-def _environment(nonce: str) -> dict[str, str]:
+def _environment(nonce: str, folder: Path) -> dict[str, str]:
     """From nothing: only what a program needs to run here."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {"JCT_NONCE": nonce}
+    return {name: os.environ[name] for name in kept if name in os.environ} | {
+        "JCT_NONCE": nonce, "JCT_ATTEMPT_DIR": str(folder),
+    }
 
 
 def _first_report(attempt: Attempt, member: int) -> Report:
     return Report(job=attempt[0], attempt=attempt[1], member=member, seq=0, phase=Phase.SPAWNING)
-
-
-def _refusal(target: Target, why: str) -> Report:
-    return Report(
-        job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.GONE,
-        cause=Cause.START_FAILED, message=why,
-    )
 
 
 def _lost_report(gang: Gang, member: int) -> Report:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 import uvicorn
@@ -109,7 +110,7 @@ def main() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())),
     )
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
@@ -121,6 +122,18 @@ def main() -> None:
         hint = f"; {error.hint}" if isinstance(error, JctError) and error.hint else ""
         print(f"jctd: {error}{hint}", file=sys.stderr)
         sys.exit(EX_FAILED)
+
+
+class _Lossy:
+    """Standard error that loses what a full disk does not take: a line of the log must not end the daemon."""
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def _settings() -> DaemonSettings:

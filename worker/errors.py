@@ -24,5 +24,5 @@ class PeerLost(Ended):
 
 def one_line(error: BaseException) -> str:
     """`Type: message`, first line only: the traceback is in the log."""
-    text = str(error).strip().splitlines()
+    text = str(error).encode(errors="backslashreplace").decode().strip().splitlines()  # messages are UTF-8
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__

@@ -67,11 +67,11 @@ class Guard:
     def read(self) -> None:
         """Take in the member's Reports; exit code, signal and store are the shim's own words."""
         try:
-            bodies = self.line.receive() or []
+            bodies = self.line.receive()
+            latest = decode_report(bodies[-1]) if bodies else None
         except BadMessage:
             return
-        if bodies:
-            latest = decode_report(bodies[-1])
+        if latest is not None:
             self._change(**{field: getattr(latest, field) for field in Report.__struct_fields__ if field not in OURS})
 
     def tick(self, now_s: float) -> None:
@@ -114,7 +114,7 @@ class Guard:
         if self._killed:
             return Cause.KILLED, self._killed
         if number is not None:
-            return Cause.SIGNAL, f"killed by {signal.Signals(number).name}"
+            return Cause.SIGNAL, f"killed by {_signal_name(number)}"
         return Cause.USER_EXCEPTION, f"the process ended by itself with exit code {code} before training was finished"
 
     def _stop(self, stop: Stop, now_s: float) -> None:
@@ -139,3 +139,11 @@ class Guard:
 
     def _change(self, **changes: object) -> None:
         self.report = msgspec.structs.replace(self.report, seq=self.report.seq + 1, **changes)
+
+
+def _signal_name(number: int) -> str:
+    """Only the first and last of the real-time signals have names."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

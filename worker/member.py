@@ -1,5 +1,6 @@
 """A member: one process on one device, from its first Target to its last word."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -20,9 +21,9 @@ def main(line: socket.socket) -> int:
     torch.set_num_threads(1)
     end = _guarded(control)
     control.last_word(end)
-    print(
-        f"jctd: member {control.target.member} ends: {end.cause}{': ' if end.message else ''}{end.message}", flush=True
-    )
+    said = f"{end.cause}: {end.message}" if end.message else f"{end.cause}"
+    with contextlib.suppress(OSError, ValueError):  # the log's disk may be full, or the user's code has closed it
+        print(f"jctd: member {control.target.member} ends: {said}", flush=True)
     return end.exit_code
 
 

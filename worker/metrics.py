@@ -15,10 +15,11 @@ FILE_NAME = "metrics.jsonl"
 
 
 class Metrics:
-    """Appends; a line is whole or, after a kill, the last one cut short."""
+    """Appends; a line is whole or, after a kill or on a full disk, cut short. What does not fit is lost."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = open(folder / FILE_NAME, "a", buffering=1, encoding="utf-8")  # noqa: SIM115  (lives as long as the member)
+        self._file = open(folder / FILE_NAME, "ab", buffering=0)  # noqa: SIM115  (lives as long as the member)
+        self._cut = False
 
     def step(
         self,
@@ -48,5 +49,13 @@ class Metrics:
         self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
 
     def _write(self, **values: Any) -> None:
+<<<<<<< HEAD
         with contextlib.suppress(OSError):  # a full disk on the node costs a line, not the job
             self._file.write(json.dumps(values) + "\n")
+=======
+        line = ("\n" if self._cut else "") + json.dumps(values) + "\n"
+        written = 0
+        with contextlib.suppress(OSError):  # a full disk costs these lines, not the training
+            written = self._file.write(line.encode())
+        self._cut = written < len(line)
+>>>>>>> mend

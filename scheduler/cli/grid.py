@@ -75,8 +75,11 @@ def _joined(line: list[Cell], paint: bool) -> str:
     return " ".join(Style.parse(style).render(text) if style else text for text, style in line)
 
 
-def grid(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
-    """A plain list, as wide as its content."""
+def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> Grid:
+    """A plain list, as wide as its content; where that is more than `width` columns, the last column gives way."""
     cells = [[(visible(text), "") for text in row] for row in rows]
     columns = zip(titles, *([text for text, _ in row] for row in cells), strict=True)
-    return Grid(titles, cells, [max(map(width_of, column)) for column in columns], [False] * len(titles))
+    widths = [max(map(width_of, column)) for column in columns]
+    if width is not None and (excess := sum(widths) + len(widths) - 1 - width) > 0:
+        widths[-1] = max(width_of(titles[-1]), widths[-1] - excess)
+    return Grid(titles, cells, widths, [False] * len(titles))

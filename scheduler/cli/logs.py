@@ -45,7 +45,10 @@ def logs(
     if not job["attempts"]:
         raise JctError(Code.NOT_FOUND, f"job {id} has not started, so it has no log", hint="`jct logs -f` waits for it")
     number = attempt or job["attempts"][-1]["attempt"]
-    _attempt(client, id, _sources(job, number, rank, tail), number, follow)
+    sources = _sources(job, number, rank, tail)
+    _attempt(client, id, sources, number, follow)
+    if not follow and all(source.offset == 0 for source in sources):
+        say(f"jct: attempt {number} of job {id} has written nothing yet; its steps and losses are in `jct show {id}`")
     while follow and attempt is None and (newer := _newer(client, id, number)) is not None:
         number += 1
         _attempt(client, id, _sources(newer, number, rank, None), number, follow)

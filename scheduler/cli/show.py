@@ -5,7 +5,7 @@ from typing import Any
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Id, Json
-from scheduler.cli.output import local_time, print_json, visible
+from scheduler.cli.output import local_time, print_json, terminal_width, visible
 from scheduler.durations import format_duration
 
 
@@ -19,7 +19,7 @@ def show(id: Id, json: Json = False) -> None:
         print(f"{title:<14}{visible(value)}")
     if job["attempts"]:
         print()
-        grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]]).print()
+        grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]], terminal_width()).print()
 
 
 def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -43,7 +43,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Submitted", local_time(job["submitted"])),
         ("Ended", local_time(job["ended"]) if job["ended"] else None),
         ("Time", _ledger(job["ledger"])),
-        ("Counted", f"{job['preemptions']} preemptions, {job['failures']} failures, {job['faults']} faults"),
+        ("Counted", ", ".join(counted(job[f"{what}s"], what) for what in ("preemption", "failure", "fault"))),
         ("Entry point", f"{job['entrypoint']} in {job['workdir']}"),
         ("Note", job["note"] or None),
     ]
@@ -59,9 +59,14 @@ def _exit(job: dict[str, Any]) -> str | None:
 def _plan(plan: dict[str, Any]) -> str:
     wide = f", {plan['replicas']} replicas" if plan["replicas"] > 1 else ""
     return (
-        f"{plan['stages']} stages × {plan['micro_batches']} micro-batches of {plan['micro_batch_size']} samples"
+        f"{counted(plan['stages'], 'stage')} × {counted(plan['micro_batches'], 'micro-batch', 'es')} of "
+        f"{counted(plan['micro_batch_size'], 'sample')}"
         f"{wide}, {plan['schedule']}"
     )
+
+
+def counted(number: int, what: str, plural: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else plural}"
 
 
 def _of(step: int | None, total: int | None) -> str | None:
@@ -98,7 +103,7 @@ def _ledger(ledger: dict[str, float]) -> str:
     return f"{said} = {ledger['total_s']:.1f} s ({format_duration(ledger['total_s'])})"
 
 
-_ATTEMPT_TITLES = ("ATTEMPT", "KIND", "STATE", "CAUSE", "STAGES", "FROM", "TO", "STARTED", "NODES", "MESSAGE")
+_ATTEMPT_TITLES = ("#", "KIND", "STATE", "CAUSE", "STAGES", "FROM", "TO", "STARTED", "NODES", "MESSAGE")
 
 
 def _attempt_row(attempt: dict[str, Any]) -> list[str]:

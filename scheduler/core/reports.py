@@ -86,6 +86,9 @@ def _take_progress(turn: Turn, job: Job, report: Report) -> None:
         if report.resumed_step:
             said = report.message or f"resumed at step {report.resumed_step}"
             turn.note("Resumed", said, job=job.id, attempt=attempt.number)
+    elif report.message not in ("", progress.message) and report.phase not in _OVER:
+        turn.note("Told", report.message, job=job.id, attempt=attempt.number)
+    progress.message = report.message
     if report.profiles:
         _take_profiles(turn, job, report)
     if attempt.state is AttemptState.STARTING and _has_begun(attempt, report):

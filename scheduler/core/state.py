@@ -39,6 +39,7 @@ class Progress:
     saved: int | None = None
     first_evaluation: Evaluation | None = None
     last_evaluation: Evaluation | None = None
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,19 @@ def test_kill_of_an_agent_leaves_its_ranks_and_the_next_one_adopts_them(cluster:
     assert after["attempt"] == before["attempt"]
 
 
+def test_an_agent_that_comes_back_with_other_devices_still_answers_for_its_ranks(cluster: Cluster) -> None:
+    cluster.begin(one="cpu:2")
+    job = cluster.submit(arguments=LONG, gpus=2, checkpoint=True)
+    before = cluster.until_step(job, 3)
+    processes = cluster.members(job)
+    cluster.kill_agent("one")
+    cluster.start_agent("one", "fake:1")
+    cluster.until_step(cluster.submit(gpus=1), 1)
+    after = cluster.until_step(job, before["step"] + 5)
+    assert cluster.members(job) == processes
+    assert after["attempt"] == before["attempt"]
+
+
 def test_a_rank_that_ends_while_the_agent_is_down_is_reported_by_the_next_agent(cluster: Cluster) -> None:
     cluster.begin(one="cpu:1")
     job = cluster.submit(arguments={"steps": 40}, gpus=1, checkpoint=True)
@@ -98,3 +111,12 @@ def test_an_agent_collects_every_shim_it_has_started(cluster: Cluster) -> None:
         cluster.until_state(cluster.submit(gpus=1, arguments={"steps": 2}), "COMPLETED")
     agent = cluster.agents["one"].pid
     cluster.eventually(lambda: children(agent) == [], "no child is left, not even as a zombie")
+
+
+def test_a_disk_too_full_for_logs_costs_only_the_logs(cluster: Cluster) -> None:
+    for log in (cluster.daemon_folder / "jctd.log", cluster.state / "agents" / "one" / "agent.log"):
+        log.parent.mkdir(parents=True)
+        log.symlink_to("/dev/full")
+    cluster.begin(one="fake:1")
+    job = cluster.submit(gpus=1)
+    cluster.until_step(job, 1)

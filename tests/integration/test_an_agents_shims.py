@@ -16,10 +16,10 @@ from scheduler.protocol.spec import AttemptSpec, JobSpec
 SPEC = AttemptSpec(kind="train", job=JobSpec(name="n", entrypoint="a:b", workdir="/"), nonce="nonce-of-a-test")
 
 
-def _stray() -> "subprocess.Popen[bytes]":
+def _stray(**environment: str) -> "subprocess.Popen[bytes]":
     """A process that carries the attempt's nonce, as a shim does from its first moment."""
     command = [sys.executable, "-c", "print(flush=True); import time; time.sleep(600)"]
-    environment = {"JCT_NONCE": SPEC.nonce, "PATH": os.environ["PATH"]}
+    environment |= {"JCT_NONCE": SPEC.nonce, "PATH": os.environ["PATH"]}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()
@@ -52,6 +52,16 @@ def test_the_durable_last_word_of_a_member_counts(tmp_path: Path) -> None:
     said = Report(job=1, attempt=1, member=0, seq=9, phase=Phase.GONE, exit_code=0, cause=Cause.FINISHED)
     (folder / "exit-0.json").write_bytes(msgspec.json.encode(said))
     assert asyncio.run(_adopt(folders)) == [said]
+
+
+def test_processes_whose_folder_is_gone_are_ended_before_their_devices_are_offered(tmp_path: Path) -> None:
+    """Nobody could adopt them, so the daemon gives their devices to others as soon as it has heard this agent."""
+    folders = Folders(tmp_path)
+    with _stray(JCT_ATTEMPT_DIR=str(folders.path((1, 1)))) as lost, _stray(JCT_ATTEMPT_DIR="/elsewhere/1.1") as other:
+        Shims(folders, "127.0.0.1").adopt(lambda report: None)
+        assert lost.wait(10) == -9
+        assert other.poll() is None
+        other.kill()
 
 
 async def _adopt(folders: Folders, ends: int = 0) -> list[Report]:

@@ -25,6 +25,7 @@ def run(site: Site, shape=None, **spec) -> Launched:
         ("tiny", Cause.BAD_SPEC, "package.module:function"),
         ("awkward:not_a_job", Cause.BAD_SPEC, "returned int"),
         ("awkward:raises", Cause.USER_EXCEPTION, "RuntimeError: the dataset is not there"),
+        ("awkward:raises_what_is_not_utf8", Cause.USER_EXCEPTION, r"no file \udcff"),
         ("awkward:exits", Cause.USER_EXCEPTION, "sys.exit(3)"),
         ("awkward:dies", Cause.USER_EXCEPTION, "exit code 7"),
         ("awkward:allocates_too_much", Cause.OUT_OF_MEMORY, "MemoryError"),
@@ -38,6 +39,11 @@ def test_one_clear_line(site: Site, entrypoint: str, cause: Cause, words: str) -
     assert words in report.message
     assert "\n" not in report.message
     assert report.exit_code not in (0, None)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(site: Site) -> None:
+    report = run(site, entrypoint="awkward:dies_of_a_realtime_signal").pilot
+    assert (report.cause, report.signal, report.message) == (Cause.SIGNAL, 40, "killed by signal 40")
 
 
 def test_the_traceback_is_in_the_log_and_the_exit_code_is_the_users(site: Site) -> None:

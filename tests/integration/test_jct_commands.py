@@ -247,7 +247,7 @@ def test_show_tells_all_and_leaves_out_what_is_unknown(jct, cluster, job_file):
     cluster.advance(8)
     out = jct("show", id)[1]
     assert "State         RUNNING" in out
-    assert re.search(r"Pipeline      \d stages? × \d+ micro-batches of \d+ samples", out)
+    assert re.search(r"Pipeline      \d stages? × \d+ micro-batch(es)? of \d+ samples?", out)
     assert re.search(r"Time .* = \d+\.\d s", out)
     assert "probe_done" in out
     shown = json.loads(jct("show", id, "--json")[1])
@@ -310,6 +310,13 @@ def training(jct, cluster, job_file):
     attempt = cluster.state.jobs[id].last_attempt
     assert len(cluster.state.members_of(id, attempt)) == 2
     return id, attempt
+
+
+def test_an_empty_log_is_told_beside_the_data(jct, training):
+    id, _ = training
+    code, out, err = jct("logs", id)
+    assert (code, out) == (0, "")
+    assert f"`jct show {id}`" in err
 
 
 def test_logs_of_one_rank_are_the_bytes_that_were_written(cluster, training, capsysbinary):

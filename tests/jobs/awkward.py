@@ -22,6 +22,14 @@ def dies():
     os._exit(7)
 
 
+def raises_what_is_not_utf8():
+    raise RuntimeError(f"no file {os.fsdecode(bytes([0xFF]))}")
+
+
+def dies_of_a_realtime_signal():
+    os.kill(os.getpid(), 40)
+
+
 def not_a_job():
     return 42
 

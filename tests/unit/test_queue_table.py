@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
+from scheduler.cli.grid import grid
 from scheduler.cli.table import DEMO_COLUMNS, LS_COLUMNS, job_table, short_duration
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -113,3 +114,12 @@ def test_any_name_is_one_row_that_fits(name, text, width):
 )
 def test_durations_are_short(seconds, text):
     assert short_duration(seconds) == text
+
+
+def test_a_plain_list_cuts_its_last_column_to_the_width():
+    rows = [["1", "the training has finished"], ["2", "x"]]
+    cut = [" ".join(text for text, _ in line) for line in grid(("#", "MESSAGE"), rows, 12).lines()]
+    assert cut == ["# MESSAGE   ", "1 the train…", "2 x         "]
+    assert "1 the training has finished" in [
+        " ".join(text for text, _ in line) for line in grid(("#", "MESSAGE"), rows).lines()
+    ]
