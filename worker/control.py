@@ -108,11 +108,7 @@ class Control:
 
     def note(self, message: str) -> None:
         """A line for the user, beside the training: shown, never an end."""
-<<<<<<< HEAD
-        with contextlib.suppress(OSError):  # a full disk under the log is no reason to end
-=======
         with contextlib.suppress(OSError, ValueError):  # the log's disk may be full, or the user's code has closed it
->>>>>>> mend
             print(f"jctd: {message}", flush=True)
         self.report(message=message)
 

@@ -49,13 +49,8 @@ class Metrics:
         self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
 
     def _write(self, **values: Any) -> None:
-<<<<<<< HEAD
-        with contextlib.suppress(OSError):  # a full disk on the node costs a line, not the job
-            self._file.write(json.dumps(values) + "\n")
-=======
         line = ("\n" if self._cut else "") + json.dumps(values) + "\n"
         written = 0
         with contextlib.suppress(OSError):  # a full disk costs these lines, not the training
             written = self._file.write(line.encode())
         self._cut = written < len(line)
->>>>>>> mend

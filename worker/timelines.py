@@ -49,15 +49,10 @@ class Timelines:
         """Half a period later every rank has given its part."""
         if self._folder is None:
             return
-<<<<<<< HEAD
         keys = [f"timeline/{step}/{rank}" for rank in range(self._ranks)]
         parts = self._meet.gather(keys, GATHER_S)
         self._meet.delete(keys)
         with contextlib.suppress(OSError):  # a full disk on the node costs a picture, not the job
-=======
-        parts = self._meet.gather([f"timeline/{step}/{rank}" for rank in range(self._ranks)], 10)
-        with contextlib.suppress(OSError):  # a full disk costs this picture, not the training
->>>>>>> mend
             write(self._folder, assemble(parts))
 
 
