@@ -1,8 +1,8 @@
 """Making room for a job: others shrink, move or pause where that costs less than it gains.
 
-The nodes that are cheapest to clear are found, the jobs there are set aside, the job is placed, and those set aside are
-placed again, smaller or elsewhere, or pause. All is compared in one unit, priced seconds (see `joint`): what the job
-gains over going on as it is (or waiting until enough others have ended) against what the others lose.
+The nodes that are cheapest to clear are found, the jobs there set aside, the job is placed, and those set aside
+are placed again, smaller or elsewhere, or pause. All is compared in one unit, priced seconds (see `joint`): what the
+job gains over going on as it is (or waiting until enough others have ended) against what the others lose.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def make_room(now: Pass, work: Work) -> bool:
     for other, _, _ in best.others:
         now.rooms.give(other.job.placement)
     now.grant(work, best.option, best.placement)
-    for other, option, placement in best.others:
-        now.grant(other, option, placement)
+    for other, changed, placement in best.others:
+        now.grant(other, changed, placement)
     return True
 
 
@@ -103,15 +103,13 @@ def _place_again(
     others: list[tuple[Work, Option | None, Placement]] = []
     lost = 0.0
     for victim in sorted(victims, key=lambda victim: (-victim.least_gpu_s / victim.job.weight, victim.job.id)):
-        assert victim.current is not None
-        paused = victim.job.weight * pause_s + victim.current.restart_s * (victim.job.weight + now.price * victim.current.devices)
+        paused = victim.job.weight * pause_s + _restart_cost(now, victim)
         found = now.best_fit(victim)
         if found is not None:
-            option, placement = found
-            delay = now.cost(victim, option) - now.present_cost(victim)
+            delay = now.cost(victim, found[0]) - now.present_cost(victim)
             if delay < paused:
-                now.rooms.take(placement)
-                others.append((victim, option, placement))
+                now.rooms.take(found[1])
+                others.append((victim, *found))
                 lost += delay
                 continue
         others.append((victim, None, NOTHING))
@@ -156,11 +154,15 @@ def _clear(
     for work in sorted(candidates, key=lambda work: (-work.job.placement[node], -work.left_s, work.job.id)):
         if free >= need:
             break
-        assert work.current is not None
         chosen.append(work)
-        cost += work.job.weight * pause_s + work.current.restart_s * (work.job.weight + now.price * work.current.devices)
+        cost += work.job.weight * pause_s + _restart_cost(now, work)
         free += work.job.placement[node]
     return (chosen, cost) if free >= need else (None, 0.0)
+
+
+def _restart_cost(now: Pass, work: Work) -> float:
+    assert work.current is not None
+    return work.current.restart_s * (work.job.weight + now.price * work.current.devices)
 
 
 def _wait_s(now: Pass, work: Work, option: Option) -> float:
@@ -168,7 +170,7 @@ def _wait_s(now: Pass, work: Work, option: Option) -> float:
     ends = sorted(
         (other.left_s, other.job.id, other.job.placement)
         for other in now.works.values()
-        if other.job.placement and other.job.id not in now.grants
+        if other.current is not None and other.job.id not in now.grants
     )
     given: list[Placement] = []
     wait_s = FAR_S

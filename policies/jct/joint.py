@@ -59,7 +59,7 @@ class Pass:
     def movable(self, work: Work) -> bool:
         job = work.job
         return (
-            bool(job.placement)
+            work.current is not None
             and not job.frozen
             and job.id not in self.grants
             and job.since_change_s >= self.settings.settled_s
@@ -88,11 +88,12 @@ class Joint:
         self.settings = settings or Settings()
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        works = {job.id: look_at(job) for job in problem.jobs}
+        rooms = Rooms(problem.nodes)
+        works = {job.id: look_at(job, rooms.kinds) for job in problem.jobs}
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs)
         now = Pass(
-            self.settings, Rooms(problem.nodes), works, self.settings.price * weight / devices, {}, effort
+            self.settings, rooms, works, self.settings.price * weight / devices, {}, effort
         )
         blocked = _start(now, _in_order(works[job.id] for job in problem.jobs if not job.placement))
         for work in blocked:

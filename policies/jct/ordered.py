@@ -20,7 +20,7 @@ class Fifo:
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
         rooms = Rooms(problem.nodes)
-        works = [look_at(job) for job in problem.jobs]
+        works = [look_at(job, rooms.kinds) for job in problem.jobs]
         waiting = sorted((w for w in works if not w.job.placement), key=lambda w: (-w.job.age_s, w.job.id))
         ends = [(w.left_s, w.job.placement) for w in works if w.job.placement and w.current is not None and w.known]
         grants: list[Grant] = []
@@ -62,7 +62,8 @@ class _Preempting:
         raise NotImplementedError
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        works = [look_at(job) for job in problem.jobs]
+        kinds = {node.id: node.kind for node in problem.nodes}
+        works = [look_at(job, kinds) for job in problem.jobs]
         order = sorted((w for w in works if not w.job.frozen), key=lambda work: (*self.key(work), work.job.id))
         book = _Book(problem, order)
         grants: list[Grant] = []

@@ -1,7 +1,7 @@
 """One scheduling question in its plainest form: nodes with free devices, jobs with menus; the answer is grants.
 
-Allocators see only this. It is made from a cluster's snapshot, from a simulated cluster, or from a line of JSON, so that
-the same decision serves all three. Names are opaque; steps are whatever unit the caller counts in.
+Allocators see only this. It is made from a cluster's snapshot, from a simulated cluster, or from a line of JSON, so
+that the same decision serves all three. Names are opaque; steps are whatever unit the caller counts in.
 """
 
 from collections.abc import Hashable, Mapping
@@ -32,7 +32,7 @@ class Option:
 
 
 class Options(tuple[Option, ...]):
-    """A menu that many jobs or passes share, compared by identity, so that what is worked out of it is found quickly."""
+    """A menu that many jobs or passes share, compared by identity, so that what is made of it is found quickly."""
 
     __slots__ = ()
 

@@ -12,6 +12,7 @@ class Rooms:
     def __init__(self, nodes: Iterable[NodeRoom]) -> None:
         self.nodes = tuple(nodes)
         self.index = {node.id: number for number, node in enumerate(self.nodes)}
+        self.kinds = {node.id: node.kind for node in self.nodes}
         self.total: dict[str, int] = {}
         self.free_of: dict[str, int] = {}
         self._free = [node.free for node in self.nodes]

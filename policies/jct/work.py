@@ -1,5 +1,6 @@
 """How much of a job is left, and what each way of doing it takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.jct.curve import options_of
@@ -11,7 +12,8 @@ UNSEEN_GPU_S = 600.0
 
 @dataclass(slots=True)
 class Work:
-    """A job in one pass. steps: remaining, known or expected. current: the option it runs; None while it waits."""
+    """A job in one pass. steps: remaining, known or expected. current: the option it runs; None while it waits, or
+    where its menu does not have what it runs: then it is left alone."""
 
     job: JobDemand
     options: tuple[Option, ...]
@@ -36,10 +38,13 @@ class Work:
         return min(option.devices * self.takes_s(option) for option in self.options)
 
 
-def look_at(job: JobDemand) -> Work:
-    """Expected work grows with what a job has had: of heavy-tailed sizes, as much again is still to come."""
+def look_at(job: JobDemand, kinds: Mapping[str, str]) -> Work:
+    """Expected work grows with what a job has had: of heavy-tailed sizes, as much again is still to come.
+
+    kinds: of each node's devices.
+    """
     options = options_of(job)
-    current = running_option(job) if job.placement else None
+    current = running_option(job, kinds) if job.placement else None
     if job.remaining_steps is not None:
         return Work(job, options, job.remaining_steps, current, True)
     cheapest = min((option.devices * option.step_time_s for option in options), default=1.0)
@@ -47,15 +52,10 @@ def look_at(job: JobDemand) -> Work:
     return Work(job, options, steps, current, False)
 
 
-def running_option(job: JobDemand) -> Option:
-    """The menu's row of what a job holds.
-
-    Raises:
-        ValueError: its menu does not have the plan that it runs.
-    """
+def running_option(job: JobDemand, kinds: Mapping[str, str]) -> Option | None:
+    """The menu's row of what a job holds."""
     shape = tuple(job.placement.values())
-    same = [option for option in job.menu if option.plan == job.plan and option.devices == sum(shape)]
+    kind = kinds.get(next(iter(job.placement)), "")
+    same = [o for o in job.menu if o.plan == job.plan and o.devices == sum(shape) and o.kind == kind]
     exact = [option for option in same if not option.per_node or sorted(option.per_node) == sorted(shape)]
-    for option in exact or same:
-        return option
-    raise ValueError(f"the menu of job {job.id} does not have the plan {job.plan!r} on {sum(shape)} devices")
+    return min(exact or same, key=lambda option: option.step_time_s, default=None)

@@ -24,8 +24,8 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """One measured way to run a job. per_node: devices on each used node in node order, in any rotation or its reverse;
-    empty where any spread will do. restart_s: what a change to it costs."""
+    """One measured way to run a job. per_node: devices on each used node in node order, in any rotation or its
+    reverse; empty where any spread will do. restart_s: what a change to it costs."""
 
     kind: str
     per_node: tuple[int, ...]
@@ -46,7 +46,8 @@ class MeasuredMenu:
 class MenuRequest:
     """What bounds a job's menu. Hashable: equal requests have equal menus.
 
-    measured: used as the menu where it is given. profiles: measured at one or more micro-batch sizes; empty before the probe.
+    measured: the menu itself, where given.
+    profiles: measured at one or more micro-batch sizes; empty before the probe.
     microbatch_size: pinned size, or None while it is free; stages, replicas, microbatches: pinned counts or None.
     """
 

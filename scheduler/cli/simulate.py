@@ -1,4 +1,4 @@
-"""`jct simulate`: a workload under one or more policies, by the daemon's own core under a virtual clock. Works offline."""
+"""`jct simulate`: a workload under one or more policies, by the daemon's own core under a virtual clock. Offline."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +23,7 @@ def simulate(
     noise: Annotated[float, typer.Option(min=0.0, help="Error of remaining work and step times: 0.3 for 30 %.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
     json_: Annotated[bool, typer.Option("--json", help="A summary of each policy as JSON.")] = False,
-    decisions: Annotated[Path | None, typer.Option(help="Log every placement to this file, one JSON line each.")] = None,
+    decisions: Annotated[Path | None, typer.Option(help="Log every placement to this file, as JSON lines.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw completion times and GPUs in use to this file.")] = None,
 ) -> None:
     """Simulate a workload and tell what each policy makes of it."""
@@ -91,13 +91,14 @@ def _write_decisions(run: "Run", path: Path) -> None:
 
 def _table(summaries: dict[str, dict[str, Any]]) -> list[str]:
     columns = ("avg", "median", "p90", "p99", "makespan")
-    lines = [f"{'policy':<10}" + "".join(f"{name + ' s':>12}" for name in columns) + "  restarts  in use  pass ms  x bound"]
+    head = "".join(f"{name + ' s':>12}" for name in columns)
+    lines = [f"{'policy':<10}{head}  restarts  in use  pass ms  x bound"]
     for name, found in summaries.items():
         times = [found[f"{column}_jct_s" if column != "makespan" else "makespan_s"] for column in columns]
         bound = found["avg_jct_s"] / found["lower_bound_s"]
         lines.append(
-            f"{name:<10}" + "".join(f"{seconds:>12,.0f}" for seconds in times)
-            + f"{found['restarts_per_job']:>10.2f}{found['utilisation']:>8.0%}{found['pass_ms']['mean']:>9.1f}{bound:>9.2f}"
+            f"{name:<10}" + "".join(f"{seconds:>12,.0f}" for seconds in times) + f"{found['restarts_per_job']:>10.2f}"
+            f"{found['utilisation']:>8.0%}{found['pass_ms']['mean']:>9.1f}{bound:>9.2f}"
         )
     first = next(iter(summaries.values()))
     return [*lines, f"{first['jobs']} jobs; no average can be below {first['lower_bound_s']:,.0f} s"]

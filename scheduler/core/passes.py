@@ -2,7 +2,8 @@
 
 1. `take_plan`: when something changed and no pass is under way, ask the policy.
 2. The policy answers some time later; meanwhile the state may have moved on.
-3. `planned`: each start and resize is checked with all that it rests on; what no longer holds is dropped and asked anew.
+3. `planned`: each start and resize is checked with all that it rests on; what no longer holds is dropped and asked
+   anew.
 4. Stops, new attempts, generations, members and leases are one transaction. A resized job stops with a checkpoint; its
    new devices are kept for it, and its next attempt begins in the transaction that ends the last.
 5. Every job that waits gets its reason.

@@ -20,7 +20,7 @@ def draw(workload: Workload, runs: dict[str, Run]) -> str:
     most = math.log10(max(times[-1] for times in jcts.values()))
     most = max(most, least + 0.1)
     cdf = {
-        name: [((math.log10(max(1.0, at)) - least) / (most - least), (i + 1) / len(times)) for i, at in enumerate(times)]
+        name: [((math.log10(max(1, at)) - least) / (most - least), (i + 1) / len(times)) for i, at in enumerate(times)]
         for name, times in jcts.items()
     }
     use = {name: _in_use(run) for name, run in runs.items()}
@@ -72,7 +72,8 @@ def _panel(y: float, title: str, lines: dict[str, list[Point]], ticks: Iterable[
         f'<text x="{LEFT - 6}" y="{y + TOP + 8}" text-anchor="end">{peak}</text>',
     ]
     parts += [
-        f'<text x="{LEFT + share * wide:.1f}" y="{base + 16}" text-anchor="middle">{text}</text>' for share, text in ticks
+        f'<text x="{LEFT + share * wide:.1f}" y="{base + 16}" text-anchor="middle">{text}</text>'
+        for share, text in ticks
     ]
     tall = HEIGHT - TOP
     for number, points in enumerate(lines.values()):

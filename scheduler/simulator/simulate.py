@@ -1,4 +1,4 @@
-"""A workload through the daemon's own core under a virtual clock: submissions, passes at rounds, ends at their moments."""
+"""A workload through the daemon's own core under a virtual clock: submissions and ends in time, passes at rounds."""
 
 import time
 from collections import Counter

@@ -80,7 +80,8 @@ class World:
         job = self.state.jobs[attempt.job]
         members = self.state.members_of(attempt.job, attempt.number)
         generation = self.state.generation_of(attempt.job, attempt.number)
-        assert generation is not None and generation.plan is not None
+        assert generation is not None
+        assert generation.plan is not None
         kind = self.state.devices[members[0].device].kind
         row = row_of(self.menus[job.spec_key], generation.plan, kind, [member.node for member in members])
         gang = Gang(
