@@ -4,15 +4,17 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from policies.jct.allocating import AllocatingPolicy
+from policies.jct.goodput import Goodput
 from policies.jct.joint import Joint
 from policies.jct.ordered import Fifo, Las, Srtf
 from policies.jct.policy import Policy
 from policies.jct.priority import PriorityPolicy
 from policies.jct.problem import Allocator
+from policies.jct.slope import Slope
 
 GROUP = "jctd.policies"
 
-ALLOCATORS: dict[str, Callable[[], Allocator]] = {"jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las}
+ALLOCATORS: dict[str, Callable[[], Allocator]] = {"jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las, "goodput": Goodput, "slope": Slope}
 """Those that decide on a plain problem, and so can serve other clusters and simulators."""
 
 

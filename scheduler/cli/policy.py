@@ -17,12 +17,14 @@ def policy(
 ) -> None:
     """Serve a policy: each line of standard input is a question, each line of standard output its answer."""
     from policies.registry import find_allocator
+    from scheduler.cli.quiet import stdout_is_ours
     from scheduler.simulator.serving import answer
 
     try:
         allocator = find_allocator(policy)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    for line in sys.stdin.buffer:
-        if line.strip():
-            print(answer(line, allocator), flush=True)
+    with stdout_is_ours() as out:
+        for line in sys.stdin.buffer:
+            if line.strip():
+                print(answer(line, allocator), file=out, flush=True)

@@ -29,6 +29,7 @@ def simulate(
     """Simulate a workload and tell what each policy makes of it."""
     import json
 
+    from scheduler.cli.quiet import stdout_is_ours
     from scheduler.simulator.charts import draw
     from scheduler.simulator.simulate import Simulation
     from scheduler.simulator.summary import summarise
@@ -38,15 +39,16 @@ def simulate(
         raise typer.BadParameter(f"--remaining is exact or unknown, not {remaining!r}")
     try:
         groups = parse_nodes(nodes)
+        chosen = [(name, _policy(name, noise, seed)) for name in policy.split(",")]
         kinds = {group.kind: group.count * group.devices for group in groups}
         found = read_workload(workload, profiles, kinds, restart_cost, groups[0].devices)
-        chosen = [(name, _policy(name, noise, seed)) for name in policy.split(",")]
     except (BadWorkload, ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from error
     summaries: dict[str, dict[str, Any]] = {}
     runs: dict[str, Run] = {}
     for name, chosen_policy in chosen:
-        runs[name] = Simulation(found, groups, chosen_policy, round_, exact=remaining == "exact").play()
+        with stdout_is_ours():
+            runs[name] = Simulation(found, groups, chosen_policy, round_, exact=remaining == "exact").play()
         summaries[name] = summarise(found, groups, runs[name])
     if decisions is not None:
         for name, run in runs.items():
