@@ -1,16 +1,26 @@
 """Policies by name, open to other distributions through the entry point group `jctd.policies`."""
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 
+from policies.jct.allocating import AllocatingPolicy
+from policies.jct.goodput import Goodput
+from policies.jct.joint import Joint
+from policies.jct.ordered import Fifo, Las, Srtf
 from policies.jct.policy import Policy
 from policies.jct.priority import PriorityPolicy
+from policies.jct.problem import Allocator
+from policies.jct.slope import Slope
 
 GROUP = "jctd.policies"
+
+ALLOCATORS: dict[str, Callable[[], Allocator]] = {"jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las, "goodput": Goodput, "slope": Slope}
+"""Those that decide on a plain problem, and so can serve other clusters and simulators."""
 
 
 def names() -> tuple[str, ...]:
     """All policies that can be chosen."""
-    return tuple(sorted({"priority", *(point.name for point in entry_points(group=GROUP))}))
+    return tuple(sorted({"priority", *ALLOCATORS, *(point.name for point in entry_points(group=GROUP))}))
 
 
 def find(name: str) -> Policy:
@@ -21,8 +31,17 @@ def find(name: str) -> Policy:
     """
     if name == "priority":
         return PriorityPolicy()
+    if name in ALLOCATORS:
+        return AllocatingPolicy(ALLOCATORS[name]())
     for point in entry_points(group=GROUP):
         if point.name == name:
             policy: Policy = point.load()()
             return policy
     raise ValueError(f"unknown policy {name!r}; choose one of {', '.join(names())}")
+
+
+def find_allocator(name: str) -> Allocator:
+    """An allocator by its name. Raises ValueError."""
+    if name not in ALLOCATORS:
+        raise ValueError(f"unknown policy {name!r}; choose one of {', '.join(sorted(ALLOCATORS))}")
+    return ALLOCATORS[name]()

@@ -23,9 +23,30 @@ class DeviceView:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """One measured way to run a job. per_node: devices on each used node in node order, in any rotation or its
+    reverse; empty where any spread will do. restart_s: what a change to it costs."""
+
+    kind: str
+    per_node: tuple[int, ...]
+    devices: int
+    plan: ParallelPlan
+    step_time_s: float
+    restart_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMenu:
+    """A menu made of measurements instead of a planner's predictions. Compared by identity, for quick caches."""
+
+    rows: tuple[MeasuredRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MenuRequest:
     """What bounds a job's menu. Hashable: equal requests have equal menus.
 
+    measured: the menu itself, where given.
     profiles: measured at one or more micro-batch sizes; empty before the probe.
     microbatch_size: pinned size, or None while it is free; stages, replicas, microbatches: pinned counts or None.
     """
@@ -40,6 +61,7 @@ class MenuRequest:
     stages: tuple[int, ...] = ()
     replicas: int = 1
     schedule: str | None = None
+    measured: MeasuredMenu | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +70,9 @@ class JobView:
 
     devices: what it holds now. preemptible: may be stopped for a more important job *now* (it has a checkpoint
     newer than its resume point, or its minimum runtime has passed). avoid: nodes that failed to start it.
-    retry_at_us: it is not started before this moment.
+    retry_at_us: it is not started before this moment. work_known: whether remaining_steps is more than a guess.
+    attained_gpu_s: device-seconds held so far. changed_us: when it got what it holds, or lost what it had.
+    promised: devices kept for it until their holders are gone. preferred: the device count its user would choose.
     """
 
     id: int
@@ -65,6 +89,12 @@ class JobView:
     retry_at_us: int = 0
     device_kinds: tuple[str, ...] = ()
     blocked: str = ""
+    work_known: bool = True
+    attained_gpu_s: float = 0.0
+    changed_us: int = 0
+    changes: int = 0
+    promised: tuple[str, ...] = ()
+    preferred: int | None = None
 
     @property
     def pending(self) -> bool:

@@ -28,6 +28,20 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Resize:
+    """Checkpoint and stop a running job and start it again on these devices with this plan.
+
+    Devices may be its own, free, or held by jobs that the same answer preempts or resizes: they are promised to it. It
+    counts neither as a preemption nor as a failure.
+    """
+
+    job: int
+    devices: tuple[str, ...]
+    plan: ParallelPlan
+    step_time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Why a job waits: one code of the published list, one sentence, and an estimate of the start if there is one."""
 
@@ -39,9 +53,11 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The answer to one snapshot. Jobs not named keep what they have."""
+    """The answer to one snapshot. Jobs not named keep what they have. A preemption or a resize of one job may make
+    room for several others."""
 
     version: int
     starts: tuple[Start, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     waits: tuple[Wait, ...] = ()
+    resizes: tuple[Resize, ...] = ()

@@ -32,6 +32,8 @@ COMMANDS: dict[str, Entry] = {
     "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
     "train": ("training", "train", "Train one job on this machine, without a daemon."),
     "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
+    "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
+    "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from scheduler.core.beginnings import begin, start_if_gathered, unavailable
 from scheduler.core.entities import (
     Attempt,
     AttemptState,
@@ -13,6 +14,7 @@ from scheduler.core.entities import (
     Member,
     NodeState,
     Result,
+    Wanted,
 )
 from scheduler.core.outcome import after_attempt, blame
 from scheduler.core.settings import us
@@ -95,16 +97,6 @@ def _keep_promise(turn: Turn, device: str) -> None:
             start_if_gathered(turn, lease.job, lease.attempt)
 
 
-def start_if_gathered(turn: Turn, job: int, number: int) -> None:
-    """GATHERING -> STARTING once every lease is HELD: a gang starts whole or not at all."""
-    attempt = turn.state.attempts[job, number]
-    if attempt.state is AttemptState.GATHERING and all(
-        lease.state is LeaseState.HELD for lease in turn.state.leases_of(job, number)
-    ):
-        turn.put(replace(attempt, state=AttemptState.STARTING, starting_us=turn.now))
-        turn.note("Starting", "all devices are held", job=job, attempt=number)
-
-
 def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     """STOPPING -> ENDED when every member is gone, or its node LOST (that node's leases stay HELD until it tells)."""
     attempt = turn.state.attempts.get((job_id, number))
@@ -167,4 +159,19 @@ def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: s
         turn.note("Ended", outcome.text, job=job.id, actor=outcome.job.ended_by or "job")
     else:
         turn.note("Queued", outcome.text, job=job.id)
+        _begin_resized(turn, outcome.job, cause)
+    turn.state.resizing.pop(job.id, None)
     turn.replan()
+
+
+def _begin_resized(turn: Turn, job: Job, cause: EndCause) -> None:
+    """The promised next attempt of a job that stopped to be resized, if all its devices can still be had."""
+    planned = turn.state.resizing.get(job.id)
+    if planned is None or cause is not EndCause.RESIZED or job.wanted is not Wanted.RUN:
+        return
+    start, nonce = planned
+    lacking = next((why for device in start.devices if (why := unavailable(turn.state, device, job.id))), None)
+    if lacking is None:
+        begin(turn, start, nonce)
+    else:
+        turn.note("ResizeDropped", lacking, job=job.id)

@@ -56,6 +56,7 @@ class EndCause(StrEnum):
     FINISHED = "finished"
     PROBE_DONE = "probe_done"
     PREEMPTED = "preempted"
+    RESIZED = "resized"
     CANCELLED = "cancelled"
     HELD = "held"
     FAILED = "failed"

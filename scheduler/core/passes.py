@@ -2,32 +2,24 @@
 
 1. `take_plan`: when something changed and no pass is under way, ask the policy.
 2. The policy answers some time later; meanwhile the state may have moved on.
-3. `planned`: each start is checked with the preemptions it needs; what no longer holds is dropped and asked anew.
-4. Victims' stops, the new attempt, its generation, members and leases are one transaction.
+3. `planned`: each start and resize is checked with all that it rests on; what no longer holds is dropped and asked
+   anew.
+4. Stops, new attempts, generations, members and leases are one transaction. A resized job stops with a checkpoint; its
+   new devices are kept for it, and its next attempt begins in the transaction that ends the last.
 5. Every job that waits gets its reason.
 """
 
+from collections import Counter
 from dataclasses import replace
 
-from policies.model.decision import Preempt, Start, Wait
+from policies.model.decision import Preempt, Resize, Start, Wait
+from scheduler.core.beginnings import begin, unavailable
 from scheduler.core.effects import Plan
-from scheduler.core.endings import start_if_gathered, stop_attempt
-from scheduler.core.entities import (
-    Attempt,
-    AttemptKind,
-    AttemptState,
-    EndCause,
-    Generation,
-    Job,
-    JobState,
-    Lease,
-    LeaseState,
-    Member,
-    Wanted,
-)
+from scheduler.core.endings import stop_attempt
+from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
 from scheduler.core.events import Planned
 from scheduler.core.settings import us
-from scheduler.core.snapshot import offered, take_snapshot
+from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
 
@@ -46,101 +38,84 @@ def planned(turn: Turn, event: Planned) -> None:
         turn.note("PassFailed", event.error)
         return
     decisions = event.decisions
-    preempts = {preempt.job: preempt for preempt in decisions.preempts}
-    for start in decisions.starts:
-        victims = [preempt for preempt in preempts.values() if preempt.for_job == start.job]
-        if (why := _stale(turn, start, victims)) is None:
-            _commit(turn, start, victims, event.nonce)
-        else:
-            turn.note("StartDropped", why, job=start.job)
-            turn.replan()
+    moves, victims = _valid(turn, [*decisions.resizes, *decisions.starts], decisions.preempts)
+    for victim in victims:
+        _preempt(turn, victim)
+    for move in moves:
+        _commit(turn, move, event.nonce)
     for wait in decisions.waits:
         _explain(turn, wait)
 
 
-def _stale(turn: Turn, start: Start, victims: list[Preempt]) -> str | None:
-    """Why this start no longer holds, or None."""
+def _valid(
+    turn: Turn, moves: list[Start | Resize], preempts: tuple[Preempt, ...]
+) -> tuple[list[Start | Resize], list[Preempt]]:
+    """The moves that hold together, and the preemptions they need. A move may rest on others: dropping one may drop
+    more."""
+    while True:
+        movers = {move.job for move in moves}
+        victims = [preempt for preempt in preempts if preempt.for_job in movers]
+        resized = [move.job for move in moves if isinstance(move, Resize)]
+        yielding = frozenset([*(victim.job for victim in victims), *resized])
+        taken = Counter(device for move in moves for device in move.devices)
+        stale = {
+            move.job: why
+            for move in moves
+            if (why := _stale(turn, move, [v for v in victims if v.for_job == move.job], yielding, taken)) is not None
+        }
+        if not stale:
+            return moves, victims
+        for job, why in stale.items():
+            turn.note("StartDropped", why, job=job)
+        turn.replan()
+        moves = [move for move in moves if move.job not in stale]
+
+
+def _stale(
+    turn: Turn, move: Start | Resize, victims: list[Preempt], yielding: frozenset[int], taken: "Counter[str]"
+) -> str | None:
+    """Why this move no longer holds, or None."""
     state = turn.state
-    job = state.jobs.get(start.job)
-    if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
+    job = state.jobs.get(move.job)
+    if isinstance(move, Resize):
+        if not _running(state, move.job) or job is None or job.wanted is not Wanted.RUN:
+            return "the job is no longer running"
+    elif job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return "the job is no longer waiting"
-    if job.retry_at_us > turn.now:
+    elif job.retry_at_us > turn.now:
         return "the job backs off"
-    if not start.devices or len(set(start.devices)) != len(start.devices):
+    if not move.devices or len(set(move.devices)) != len(move.devices):
         return "the answer names no device, or one twice"
-    if len(start.devices) != (start.plan.world_size if start.plan is not None else 1):
+    if any(taken[device] > 1 for device in move.devices):
+        return "the answer gives a device to two jobs"
+    if len(move.devices) != (move.plan.world_size if move.plan is not None else 1):
         return "the plan needs another number of devices"
     for victim in victims:
-        if (attempt := state.open_attempt(victim.job)) is None or attempt.state is not AttemptState.RUNNING:
+        if not _running(state, victim.job):
             return f"job {victim.job} is no longer running"
-    yielding = {victim.job for victim in victims}
-    for device in start.devices:
-        if not offered(state, device):
-            return f"device {device} is no longer offered"
-        for lease in state.leases.values():
-            if lease.device == device and not _will_be_free(state, lease, yielding):
-                return f"device {device} is no longer free"
-    return None
+    return next((why for device in move.devices if (why := unavailable(state, device, job.id, yielding))), None)
 
 
-def _will_be_free(state: State, lease: Lease, yielding: set[int]) -> bool:
-    if lease.state is not LeaseState.HELD:
-        return False
-    attempt = state.open_attempt(lease.job)
-    stopping = attempt is not None and attempt.state is AttemptState.STOPPING
-    return stopping or lease.job in yielding
+def _running(state: State, job: int) -> bool:
+    attempt = state.open_attempt(job)
+    return attempt is not None and attempt.state is AttemptState.RUNNING
 
 
-def _commit(turn: Turn, start: Start, victims: list[Preempt], nonce: str) -> None:
-    state, job = turn.state, turn.state.jobs[start.job]
-    for victim in victims:
-        why = f"preempted for job {job.id} (priority {job.priority})"
-        other = state.jobs[victim.job]
-        stop_attempt(turn, other, EndCause.PREEMPTED, grace_s=other.spec.grace_s, save=True, why=why)
-    number = job.last_attempt + 1
-    kind = AttemptKind.TRAIN if start.plan is not None else AttemptKind.PROBE
-    turn.put(_activated(job, start, number))
-    attempt = Attempt(
-        job=job.id, number=number, kind=kind, created_us=turn.now, nonce=f"{nonce}-{job.id}.{number}",
-        saved_step=job.saved_step,
-    )
-    turn.put(attempt)
-    ranks = tuple(range(len(start.devices)))
-    turn.put(Generation(job=job.id, attempt=number, number=1, plan=start.plan, ranks=ranks))
-    held = {lease.device for lease in state.leases.values() if lease.state is LeaseState.HELD}
-    for k, device in enumerate(start.devices):
-        node = state.devices[device].node
-        turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
-        _lease(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
-    data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
-    turn.note("Placed", _placed(start), job=job.id, attempt=number, data=data)
-    start_if_gathered(turn, job.id, number)
+def _preempt(turn: Turn, victim: Preempt) -> None:
+    job, other = turn.state.jobs[victim.for_job], turn.state.jobs[victim.job]
+    why = f"preempted for job {job.id} (priority {job.priority})"
+    stop_attempt(turn, other, EndCause.PREEMPTED, grace_s=other.spec.grace_s, save=True, why=why)
 
 
-def _placed(start: Start) -> str:
-    if start.plan is None:
-        return "a probe on 1 device"
-    plan, count = start.plan, len(start.devices)
-    return f"{len(plan.stages)} stage(s) × {plan.microbatches} micro-batches on {count} device(s)"
-
-
-def _activated(job: Job, start: Start, number: int) -> Job:
-    size = job.microbatch_size
-    if start.plan is not None and size is None and job.spec.numerics == "exact":
-        size = start.plan.microbatch_size
-    return replace(
-        job, state=JobState.ACTIVE, last_attempt=number, microbatch_size=size,
-        reason_code="", reason="", reason_since_us=None,
-    )
-
-
-def _lease(turn: Turn, device: str, job: int, attempt: int, member: int, state: LeaseState) -> None:
-    counters = turn.state.counters
-    lease = Lease(
-        id=counters.lease, device=device, job=job, attempt=attempt, member=member, state=state, created_us=turn.now
-    )
-    counters.lease += 1
-    turn.put(lease)
+def _commit(turn: Turn, move: Start | Resize, nonce: str) -> None:
+    """A start begins; a resize stops first, and begins when the job's last member is gone."""
+    if isinstance(move, Start):
+        begin(turn, move, nonce)
+        return
+    job = turn.state.jobs[move.job]
+    turn.state.resizing[job.id] = (Start(move.job, move.devices, move.plan, move.step_time_s), nonce)
+    why = f"resized to {len(move.devices)} device(s), {move.plan.shape}"
+    stop_attempt(turn, job, EndCause.RESIZED, grace_s=job.spec.grace_s, save=True, why=why)
 
 
 def _explain(turn: Turn, wait: Wait) -> None:

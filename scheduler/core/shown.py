@@ -7,7 +7,10 @@ from scheduler.protocol.messages import Phase
 ENDED_STATES = (
     "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_LOST", "OUT_OF_MEMORY", "DEADLINE",
 )  # fmt: skip
-LIVE_STATES = ("PENDING", "HELD", "REQUEUED", "STARTING", "RUNNING", "CHECKPOINTING", "PREEMPTING", "STOPPING")
+LIVE_STATES = (
+    "PENDING", "HELD", "REQUEUED", "STARTING", "RUNNING", "CHECKPOINTING", "PREEMPTING", "RESIZING", "STOPPING",
+)  # fmt: skip
+_STOPPING_AS = {EndCause.PREEMPTED: "PREEMPTING", EndCause.RESIZED: "RESIZING"}
 
 
 def shown_state(job: Job, attempts: tuple[Attempt, ...], progress: Progress | None) -> str:
@@ -20,7 +23,7 @@ def shown_state(job: Job, attempts: tuple[Attempt, ...], progress: Progress | No
         return "REQUEUED" if any(attempt.kind is not AttemptKind.PROBE for attempt in attempts) else "PENDING"
     attempt = attempts[-1]
     if attempt.state is AttemptState.STOPPING:
-        return "PREEMPTING" if attempt.cause is EndCause.PREEMPTED else "STOPPING"
+        return _STOPPING_AS.get(attempt.cause, "STOPPING") if attempt.cause is not None else "STOPPING"
     if attempt.state is AttemptState.RUNNING and attempt.kind is not AttemptKind.PROBE:
         saving = progress is not None and progress.phase is Phase.SAVING
         return "CHECKPOINTING" if saving else "RUNNING"

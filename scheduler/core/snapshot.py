@@ -36,6 +36,8 @@ def _devices(state: State) -> tuple[DeviceView, ...]:
     withheld: dict[str, int] = {}
     for lease in state.leases.values():
         _book(state, lease, holder, promised, withheld)[lease.device] = lease.job
+    for job, (start, _) in state.resizing.items():
+        promised.update((device, job) for device in start.devices)
     return tuple(
         DeviceView(
             id=device.id, node=device.node, kind=device.kind, memory_bytes=device.memory_bytes,
@@ -65,6 +67,7 @@ def _job_view(state: State, job: Job, now: int) -> JobView:
     attempt = state.open_attempt(job.id)
     generation = state.generation_of(job.id, attempt.number) if attempt is not None else None
     leases = state.leases_of(job.id, attempt.number) if attempt is not None else []
+    history = _history(state, job)
     return JobView(
         id=job.id, team=job.spec.team, priority=job.priority, submitted_us=job.submitted_us,
         state=_state(attempt), menu=menu_request(state, job), remaining_steps=remaining_steps(state, job),
@@ -73,7 +76,35 @@ def _job_view(state: State, job: Job, now: int) -> JobView:
         preemptible=attempt is not None and _preemptible(job, attempt, now),
         avoid=job.avoid if now < job.avoid_until_us else (),
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
+        work_known=bool(job.total_steps or state.probed(job).total_steps),
+        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(job, history),
+        changes=max(0, len(history) - 1),
+        preferred=job.spec.preferred_devices,
+        promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
     )
+
+
+def _history(state: State, job: Job) -> list[Attempt]:
+    """The job's training attempts that are in memory, oldest first."""
+    found = (state.attempts.get((job.id, number)) for number in range(1, job.last_attempt + 1))
+    return [attempt for attempt in found if attempt is not None and attempt.kind is not AttemptKind.PROBE]
+
+
+def _attained_gpu_s(state: State, history: list[Attempt], now: int) -> float:
+    """Device-seconds held, from the moment a gang was whole to its end."""
+    total = 0
+    for attempt in history:
+        if attempt.starting_us is not None:
+            until = attempt.ended_us if attempt.ended_us is not None else now
+            total += len(state.members_of(attempt.job, attempt.number)) * (until - attempt.starting_us)
+    return total / 1e6
+
+
+def _changed_us(job: Job, history: list[Attempt]) -> int:
+    if not history:
+        return job.submitted_us
+    last = history[-1]
+    return last.ended_us or last.starting_us or last.created_us
 
 
 def _state(attempt: Attempt | None) -> str:
@@ -98,5 +129,5 @@ def menu_request(state: State, job: Job) -> MenuRequest:
         profiles=probed.profiles, global_batch=job.global_batch or probed.global_batch or 1,
         min_devices=spec.min_devices, max_devices=spec.max_devices, allowed_devices=spec.allowed_devices,
         microbatch_size=job.microbatch_size or spec.microbatch_size, microbatches=spec.microbatches,
-        stages=spec.stages, replicas=spec.replicas, schedule=spec.schedule,
+        stages=spec.stages, replicas=spec.replicas, schedule=spec.schedule, measured=state.measured.get(job.spec_key),
     )

@@ -7,6 +7,8 @@ iterates over a set, so that the same events give the same effects.
 from dataclasses import dataclass, field
 from typing import Any
 
+from policies.model.cluster import MeasuredMenu
+from policies.model.decision import Start
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
 from scheduler.core.effects import Effects
@@ -66,7 +68,9 @@ class State:
 
     heard_us: when each node's session last gave a sign of life. said_hello: the session of each node that has said
     Hello to this daemon. step_at_us: when each running job's step last grew. foreign: members that run though
-    this database does not know them, with their node. start_at_us: estimated starts of waiting jobs.
+    this database does not know them, with their node. start_at_us: estimated starts of waiting jobs. resizing: what
+    stopping jobs start as once they have stopped, with the nonce of that attempt; a restart of the daemon forgets it,
+    and a pass decides anew. measured: menus by spec key, used instead of the planner's.
     """
 
     epoch: int
@@ -90,6 +94,8 @@ class State:
     step_at_us: dict[int, int] = field(default_factory=dict)
     start_at_us: dict[int, int] = field(default_factory=dict)
     foreign: dict[str, str] = field(default_factory=dict)
+    resizing: dict[int, tuple[Start, str]] = field(default_factory=dict)
+    measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False

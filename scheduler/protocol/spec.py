@@ -18,7 +18,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A validated job file, defaults filled in. `scheduler.jobfile` makes it; nothing else does.
 
     entrypoint: `package.module:function` returning a PipelineJob. workdir: absolute. total_steps, global_batch and
-    microbatch_size are None where the user's code decides. env and arguments are kept literally.
+    microbatch_size are None where the user's code decides. env and arguments are kept literally. preferred_devices: the
+    count for policies that do not choose one themselves; None for the most allowed.
     """
 
     name: str
@@ -34,6 +35,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     min_devices: int = 1
     max_devices: int = 1
     allowed_devices: tuple[int, ...] = ()
+    preferred_devices: int | None = None
     device_kinds: tuple[str, ...] = ()
     stages: tuple[int, ...] = ()
     microbatches: int | None = None

@@ -1,11 +1,19 @@
 """The core under random events, with agents that restart, reboot and fall silent and a wire that loses messages."""
 
 import copy
+from random import Random
 
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from policies.jct.allocating import AllocatingPolicy
+from policies.jct.joint import Joint
+from policies.jct.policy import Policy
+from policies.jct.problem import Grant, Problem
+from policies.jct.rooms import Rooms
+from policies.model.cluster import ClusterSnapshot
+from policies.model.decision import Decisions
 from policies.registry import find as find_policy
 from scheduler.core.effects import Effects
 from scheduler.core.entities import (
@@ -52,11 +60,15 @@ class CoreMachine(RuleBasedStateMachine):
 
     jobs = Bundle("jobs")
 
+    def make_policy(self) -> Policy:
+        return find_policy("priority")
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000 * US
         self.state = State(epoch=1, started_us=self.now, plan_wanted=True)
-        self.policy = find_policy("priority")
+        self.policy = self.make_policy()
+        self.ending = False
         self.requests = 0
         self.answers: dict[int, object] = {}
         self.rows: dict[tuple[object, ...], object] = {}
@@ -250,6 +262,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Left alone, every job that may run ends, and the cluster is empty."""
+        self.ending = True
         for job in self.state.jobs.values():
             if job.state is not JobState.DONE and job.wanted == "hold":
                 self._ask(lambda n, id=job.id: Cancel(request=n, job=id, actor="u"))
@@ -296,5 +309,48 @@ def _restore(state: State, entity: object) -> None:
     state.put(entity, Effects())  # type: ignore[arg-type]
 
 
+class Restless:
+    """Moves, resizes and pauses jobs for no reason; it only never gives a device twice."""
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        rooms, grants = Rooms(problem.nodes), []
+        for job in problem.jobs:
+            chance = Random(f"{problem.now_s} {job.id}")
+            if job.frozen or (job.placement and chance.random() < 0.5):
+                continue
+            rooms.give(job.placement)
+            option = chance.choice(job.menu) if job.menu else None
+            placement = rooms.find(option, job.avoid) if option is not None and chance.random() < 0.9 else {}
+            rooms.take(placement)
+            if placement or job.placement:
+                grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))
+        return tuple(grants)
+
+
+class RestlessMachine(CoreMachine):
+    """The same promises while jobs are resized all the time."""
+
+    def make_policy(self) -> Policy:
+        return Calming(self, AllocatingPolicy(Restless()), AllocatingPolicy(Joint()))
+
+    @invariant()
+    def no_device_is_kept_for_two(self) -> None:
+        kept = [device for start, _ in self.state.resizing.values() for device in start.devices]
+        assert len(kept) == len(set(kept))
+        assert all(self.state.open_attempt(job) is not None for job in self.state.resizing)
+
+
+class Calming:
+    """Restless while the test runs; sensible at its end, so that jobs can end."""
+
+    def __init__(self, machine: CoreMachine, restless: Policy, sensible: Policy) -> None:
+        self.machine, self.restless, self.sensible = machine, restless, sensible
+
+    def decide(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
+        return (self.sensible if self.machine.ending else self.restless).decide(snapshot, effort)
+
+
 CoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestCore = CoreMachine.TestCase
+RestlessMachine.TestCase.settings = CoreMachine.TestCase.settings
+TestCoreThatResizes = RestlessMachine.TestCase

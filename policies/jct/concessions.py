@@ -1,0 +1,185 @@
+"""Making room for a job: others shrink, move or pause where that costs less than it gains.
+
+The nodes that are cheapest to clear are found, the jobs there set aside, the job is placed, and those set aside
+are placed again, smaller or elsewhere, or pause. All is compared in one unit, priced seconds (see `joint`): what the
+job gains over going on as it is (or waiting until enough others have ended) against what the others lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies.jct.problem import NOTHING, Option, Placement
+from policies.jct.work import Work
+
+if TYPE_CHECKING:
+    from policies.jct.joint import Pass
+
+WAYS = 4
+"""Options tried for a job, best first."""
+
+FAR_S = 1e6
+"""Stands for a wait whose end is not in sight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deal:
+    """Who does what, and what it gains in priced seconds."""
+
+    gain: float
+    option: Option
+    placement: Placement
+    others: tuple[tuple[Work, Option | None, Placement], ...]
+
+
+def make_room(now: Pass, work: Work) -> bool:
+    """Commit the best deal for a waiting or a running job, if one pays."""
+    best: Deal | None = None
+    own = work.job.placement
+    now.rooms.give(own)
+    on_node = _running_on(now, work)
+    for option in sorted(work.options, key=lambda option: now.cost(work, option))[:WAYS]:
+        if now.effort <= 0:
+            break
+        deal = _deal(now, work, option, on_node)
+        if deal is not None and deal.gain > 0 and (best is None or deal.gain > best.gain):
+            best = deal
+    if best is None:
+        now.rooms.take(own)
+        return False
+    for other, _, _ in best.others:
+        now.rooms.give(other.job.placement)
+    now.grant(work, best.option, best.placement)
+    for other, changed, placement in best.others:
+        now.grant(other, changed, placement)
+    return True
+
+
+def _running_on(now: Pass, beneficiary: Work) -> dict[str, list[Work]]:
+    found: dict[str, list[Work]] = {}
+    for work in now.works.values():
+        if now.movable(work) and work is not beneficiary:
+            for node in work.job.placement:
+                found.setdefault(node, []).append(work)
+    return found
+
+
+def _deal(now: Pass, work: Work, option: Option, on_node: dict[str, list[Work]]) -> Deal | None:
+    takes_s = work.takes_s(option)
+    before = now.present_cost(work) if work.current is not None else None
+    if before is not None and before <= now.cost(work, option) * now.settings.gain:
+        return None
+    victims = _cheapest_victims(now, option, takes_s, on_node, work.job.avoid)
+    if not victims and work.current is None:
+        return None
+    wait_s = _wait_s(now, work, option) if before is None else 0.0
+    for victim in victims:
+        now.rooms.give(victim.job.placement)
+    placement = now.rooms.find(option, work.job.avoid)
+    others: list[tuple[Work, Option | None, Placement]] = []
+    lost = 0.0
+    if placement:
+        now.rooms.take(placement)
+        others, lost = _place_again(now, victims, takes_s)
+        for _, _, again in others:
+            now.rooms.give(again)
+        now.rooms.give(placement)
+    for victim in victims:
+        now.rooms.take(victim.job.placement)
+    if not placement:
+        return None
+    after = now.cost(work, option)
+    if before is None:
+        before = wait_s * work.job.weight + min(now.cost(work, other) for other in work.options)
+    return Deal(before - after - now.settings.gain * lost, option, placement, tuple(others))
+
+
+def _place_again(
+    now: Pass, victims: Sequence[Work], pause_s: float
+) -> tuple[list[tuple[Work, Option | None, Placement]], float]:
+    """Where those set aside go, taken there, and what they lose in priced seconds."""
+    others: list[tuple[Work, Option | None, Placement]] = []
+    lost = 0.0
+    for victim in sorted(victims, key=lambda victim: (-victim.least_gpu_s / victim.job.weight, victim.job.id)):
+        paused = victim.job.weight * pause_s + _restart_cost(now, victim)
+        found = now.best_fit(victim)
+        if found is not None:
+            delay = now.cost(victim, found[0]) - now.present_cost(victim)
+            if delay < paused:
+                now.rooms.take(found[1])
+                others.append((victim, *found))
+                lost += delay
+                continue
+        others.append((victim, None, NOTHING))
+        lost += paused
+    return others, lost
+
+
+def _cheapest_victims(
+    now: Pass, option: Option, takes_s: float, on_node: dict[str, list[Work]], avoid: Sequence[str]
+) -> list[Work]:
+    """The jobs to set aside so that the option fits: on the nodes that are cheapest to clear. Empty where it cannot."""
+    shape = sorted(option.per_node or (option.devices,), reverse=True)
+    victims: dict[str, Work] = {}
+    used: set[str] = set()
+    room_elsewhere = now.rooms.free_of.get(option.kind, 0) >= option.devices
+    for need in shape:
+        best: tuple[float, str, list[Work]] | None = None
+        for node in now.rooms.nodes:
+            if node.kind != option.kind or node.id in used or node.id in avoid or node.devices < need:
+                continue
+            now.effort -= 1
+            pause_s = 0.0 if room_elsewhere else takes_s
+            chosen, cost = _clear(now, node.id, need, pause_s, on_node.get(node.id, ()), victims)
+            if chosen is not None and (best is None or cost < best[0]):
+                best = (cost, node.id, chosen)
+        if best is None:
+            return []
+        used.add(best[1])
+        victims.update((victim.job.id, victim) for victim in best[2])
+    return list(victims.values())
+
+
+def _clear(
+    now: Pass, node: str, need: int, pause_s: float, there: Sequence[Work], already: dict[str, Work]
+) -> tuple[list[Work] | None, float]:
+    """Whom to set aside on one node so that `need` devices are free there, and about what that costs."""
+    free = now.rooms.free(node)
+    free += sum(work.job.placement.get(node, 0) for work in already.values())
+    chosen: list[Work] = []
+    cost = 0.0
+    candidates = [work for work in there if work.job.id not in already and work.left_s > pause_s]
+    for work in sorted(candidates, key=lambda work: (-work.job.placement[node], -work.left_s, work.job.id)):
+        if free >= need:
+            break
+        chosen.append(work)
+        cost += work.job.weight * pause_s + _restart_cost(now, work)
+        free += work.job.placement[node]
+    return (chosen, cost) if free >= need else (None, 0.0)
+
+
+def _restart_cost(now: Pass, work: Work) -> float:
+    assert work.current is not None
+    return work.current.restart_s * (work.job.weight + now.price * work.current.devices)
+
+
+def _wait_s(now: Pass, work: Work, option: Option) -> float:
+    """Until the option fits if others only end: jobs that start now hold their devices to their ends too."""
+    ends = sorted(
+        (other.left_s, other.job.id, other.job.placement)
+        for other in now.works.values()
+        if other.current is not None and other.job.id not in now.grants
+    )
+    given: list[Placement] = []
+    wait_s = FAR_S
+    for left_s, _, placement in ends:
+        now.rooms.give(placement)
+        given.append(placement)
+        if now.rooms.find(option, work.job.avoid):
+            wait_s = left_s
+            break
+    for placement in given:
+        now.rooms.take(placement)
+    return wait_s

@@ -1,0 +1,143 @@
+"""Policies that only order jobs: each gets the device count that its user asked for, or waits.
+
+`fifo` by age, with backfill behind a blocked job where that does not delay it; `srtf` by remaining time, preempting;
+`las` by attained device-seconds in a few levels, preempting between levels only (Tiresias, NSDI'19).
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from policies.jct.problem import NOTHING, Grant, JobDemand, Option, Placement, Problem
+from policies.jct.rooms import Rooms
+from policies.jct.work import Work, look_at
+
+LEVELS_GPU_S = (3_600.0, 36_000.0)
+"""Attained service at which a job falls to the next level of `las`."""
+
+
+class Fifo:
+    """First come, first served. A job behind the first blocked one starts if it ends before that one could start."""
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        rooms = Rooms(problem.nodes)
+        works = [look_at(job, rooms.kinds) for job in problem.jobs]
+        waiting = sorted((w for w in works if not w.job.placement), key=lambda w: (-w.job.age_s, w.job.id))
+        ends = [(w.left_s, w.job.placement) for w in works if w.job.placement and w.current is not None and w.known]
+        grants: list[Grant] = []
+        shadow_s: float | None = None
+        for work in waiting:
+            for option in asked_options(work):
+                if shadow_s is not None and not (work.known and work.takes_s(option) <= shadow_s):
+                    continue
+                if placement := rooms.find(option, work.job.avoid):
+                    rooms.take(placement)
+                    ends.append((work.takes_s(option), placement))
+                    grants.append(_grant(work, option, placement))
+                    break
+            else:
+                if shadow_s is None and (options := asked_options(work)):
+                    shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
+        return tuple(grants)
+
+
+def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]], job: JobDemand) -> float:
+    """When the option fits if jobs end as predicted and nobody starts; 0 where that cannot be said."""
+    given: list[Placement] = []
+    found = 0.0
+    for seconds, placement in sorted(ends, key=lambda end: end[0]):
+        rooms.give(placement)
+        given.append(placement)
+        if rooms.find(option, job.avoid):
+            found = seconds
+            break
+    for placement in given:
+        rooms.take(placement)
+    return found
+
+
+class _Preempting:
+    """Hands the cluster out in an order. Running jobs keep their place unless an earlier one needs it."""
+
+    def key(self, work: Work) -> tuple[float, ...]:
+        raise NotImplementedError
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        kinds = {node.id: node.kind for node in problem.nodes}
+        works = [look_at(job, kinds) for job in problem.jobs]
+        order = sorted((w for w in works if not w.job.frozen), key=lambda work: (*self.key(work), work.job.id))
+        book = _Book(problem, order)
+        grants: list[Grant] = []
+        for work in order:
+            if work.job.placement and book.keep(work.job):
+                continue
+            if (found := book.find(work)) is not None:
+                grants.append(_grant(work, *found))
+            elif work.job.placement:
+                grants.append(Grant(work.job.id, NOTHING))
+        return tuple(grants)
+
+
+class _Book:
+    """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either."""
+
+    def __init__(self, problem: Problem, order: Iterable[Work]) -> None:
+        self.left, self.clear = Rooms(problem.nodes), Rooms(problem.nodes)
+        self.later: Counter[str] = Counter()
+        for work in order:
+            self.left.give(work.job.placement)
+            self.later.update(work.job.placement)
+
+    def keep(self, job: JobDemand) -> bool:
+        """Its turn has come: whether it still has its place, which it then keeps."""
+        self.later.subtract(job.placement)
+        kept = all(self.left.free(node) >= count for node, count in job.placement.items())
+        if kept:
+            self.left.take(job.placement)
+        self._see(job.placement)
+        return kept
+
+    def find(self, work: Work) -> tuple[Option, Placement] | None:
+        """A place of its size, at the cost of later jobs only where there is no other; taken."""
+        for rooms in (self.clear, self.left):
+            for option in asked_options(work):
+                if placement := rooms.find(option, work.job.avoid):
+                    self.left.take(placement)
+                    self._see(placement)
+                    return option, placement
+        return None
+
+    def _see(self, nodes: Iterable[str]) -> None:
+        for node in nodes:
+            now = max(0, self.left.free(node) - self.later[node])
+            self.clear.take({node: self.clear.free(node) - now})
+
+
+class Srtf(_Preempting):
+    """Shortest remaining time first."""
+
+    def key(self, work: Work) -> tuple[float, ...]:
+        if work.current is not None:
+            return (work.left_s / work.job.weight,)
+        return (min((work.takes_s(o) for o in asked_options(work)), default=0.0) / work.job.weight,)
+
+
+class Las(_Preempting):
+    """Least attained service first, in levels; within a level the older job."""
+
+    def key(self, work: Work) -> tuple[float, ...]:
+        level = sum(work.job.attained_gpu_s / work.job.weight >= limit for limit in LEVELS_GPU_S)
+        return (float(level), -work.job.age_s)
+
+
+def asked_options(work: Work) -> list[Option]:
+    """The plans of the size that was asked for, else of the next size above it, else of the largest; fastest first."""
+    asked = work.job.asked or min((option.devices for option in work.options), default=0)
+    sizes = sorted({option.devices for option in work.options})
+    if not sizes:
+        return []
+    size = next((size for size in sizes if size >= asked), sizes[-1])
+    return sorted((o for o in work.options if o.devices == size), key=lambda o: (o.step_time_s, o.kind, o.per_node))
+
+
+def _grant(work: Work, option: Option, placement: Placement) -> Grant:
+    return Grant(work.job.id, placement, option.plan, option.step_time_s)

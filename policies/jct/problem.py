@@ -1,0 +1,108 @@
+"""One scheduling question in its plainest form: nodes with free devices, jobs with menus; the answer is grants.
+
+Allocators see only this. It is made from a cluster's snapshot, from a simulated cluster, or from a line of JSON, so
+that the same decision serves all three. Names are opaque; steps are whatever unit the caller counts in.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+Placement = Mapping[str, int]
+"""Devices on each used node, in node order; empty for none."""
+
+NOTHING: Placement = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to run a job.
+
+    per_node: devices on each used node in node order, in any rotation or its reverse; empty where any spread of
+    `devices` will do. restart_s: how long a job that changes to this option stands still.
+    """
+
+    kind: str
+    devices: int
+    step_time_s: float
+    restart_s: float
+    plan: Hashable
+    per_node: tuple[int, ...] = ()
+
+
+class Options(tuple[Option, ...]):
+    """A menu that many jobs or passes share, compared by identity, so that what is made of it is found quickly."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone."""
+
+    id: str
+    kind: str
+    devices: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobDemand:
+    """A job that waits or runs.
+
+    remaining_steps: None where unknown. attained_gpu_s: device-seconds held so far. since_change_s: since it got what
+    it holds, or since it lost everything. frozen: not to be touched in this pass. asked: the device count its user
+    asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use.
+    """
+
+    id: str
+    age_s: float
+    menu: tuple[Option, ...]
+    remaining_steps: float | None
+    attained_gpu_s: float = 0.0
+    restarts: int = 0
+    since_change_s: float = 0.0
+    weight: float = 1.0
+    min_devices: int = 1
+    max_devices: int = 1 << 30
+    placement: Placement = field(default_factory=lambda: NOTHING)
+    plan: Hashable = None
+    frozen: bool = False
+    asked: int | None = None
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> int:
+        return sum(self.placement.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have."""
+
+    now_s: float
+    nodes: tuple[NodeRoom, ...]
+    jobs: tuple[JobDemand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a job has from now on; an empty placement takes all away."""
+
+    id: str
+    placement: Placement
+    plan: Hashable = None
+    step_time_s: float | None = None
+
+
+class Allocator(Protocol):
+    """Deterministic and pure. effort bounds its search in steps of its own; any effort gives a valid answer."""
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]: ...

@@ -1,0 +1,101 @@
+"""`slope`: Rubick's rule (MLSys'25). Devices go where the sensitivity curve is steepest; remaining work is not known.
+
+Every job first gets its smallest size, in order of arrival; then devices go, one step after another, to the job whose
+speed, relative to its speed at the asked size, grows most per device. A running job is changed only for a gain, or
+where its devices bring more to others, and only when its restart is small beside its life.
+"""
+
+from heapq import heapify, heappop, heappush
+
+from policies.jct.ordered import asked_options
+from policies.jct.problem import NOTHING, Grant, Option, Problem
+from policies.jct.rooms import Rooms
+from policies.jct.work import Work, look_at
+
+GAIN = 1.2
+"""How much faster a changed job must run."""
+LIFE = 5.0
+"""A job is changed when it has lived at least so many restarts since its last change."""
+
+
+class Slope:
+    """See the module's recipe."""
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        rooms = Rooms(problem.nodes)
+        works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
+        works.sort(key=lambda work: (-work.job.age_s, work.job.id))
+        free = [work for work in works if work.current is None or _settled(work)]
+        for work in free:
+            rooms.give(work.job.placement)
+        targets = _targets(free, dict(rooms.free_of))
+        return _place(free, targets, rooms)
+
+
+def _settled(work: Work) -> bool:
+    assert work.current is not None
+    return work.job.since_change_s >= LIFE * work.current.restart_s
+
+
+def _targets(works: list[Work], left: dict[str, int]) -> dict[str, Option]:
+    targets: dict[str, Option] = {}
+    for work in works:
+        smallest = next((o for o in work.options if o.devices <= left[o.kind]), None)
+        if smallest is not None:
+            targets[work.job.id] = smallest
+            left[smallest.kind] -= smallest.devices
+    by_id = {work.job.id: work for work in works}
+    steps = [(-gain, id, option) for id in targets for gain, option in _steps(by_id[id], targets[id], left)]
+    heap = [(gain, id, number, option) for number, (gain, id, option) in enumerate(steps)]
+    heapify(heap)
+    count = len(heap)
+    while heap:
+        _, id, _, option = heappop(heap)
+        now = targets[id]
+        if option.devices <= now.devices or option.devices - now.devices > left[option.kind]:
+            continue
+        targets[id] = option
+        left[option.kind] -= option.devices - now.devices
+        for gain, further in _steps(by_id[id], option, left):
+            heappush(heap, (-gain, id, count, further))
+            count += 1
+    return targets
+
+
+def _steps(work: Work, now: Option, left: dict[str, int]) -> list[tuple[float, Option]]:
+    """Growth that would fit: relative speed per device, and what it grows to."""
+    asked_s = asked_options(work)[0].step_time_s
+    return [
+        ((asked_s / option.step_time_s - asked_s / now.step_time_s) / (option.devices - now.devices), option)
+        for option in work.options
+        if option.kind == now.kind
+        and now.devices < option.devices <= now.devices + left[now.kind]
+        and option.step_time_s < now.step_time_s
+    ]
+
+
+def _place(works: list[Work], targets: dict[str, Option], rooms: Rooms) -> tuple[Grant, ...]:
+    grants: list[Grant] = []
+    moving: list[Work] = []
+    for work in works:
+        target, current = targets.get(work.job.id), work.current
+        keeps = current is not None and target is not None and (
+            current.devices == target.devices
+            or (target.devices > current.devices and current.step_time_s < GAIN * target.step_time_s)
+        )  # fmt: skip
+        if keeps:
+            rooms.take(work.job.placement)
+        else:
+            moving.append(work)
+    for work in sorted(moving, key=lambda w: (-targets[w.job.id].devices if w.job.id in targets else 0, w.job.id)):
+        size = targets[work.job.id].devices if work.job.id in targets else 0
+        found = next(
+            ((o, p) for o in reversed(work.options) if o.devices <= size and (p := rooms.find(o, work.job.avoid))), None
+        )
+        if found is not None:
+            rooms.take(found[1])
+            if found[1] != work.job.placement or found[0] != work.current:
+                grants.append(Grant(work.job.id, found[1], found[0].plan, found[0].step_time_s))
+        elif work.job.placement:
+            grants.append(Grant(work.job.id, NOTHING))
+    return tuple(grants)

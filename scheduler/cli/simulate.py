@@ -1,0 +1,106 @@
+"""`jct simulate`: a workload under one or more policies, by the daemon's own core under a virtual clock. Offline."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from policies.jct.policy import Policy
+    from scheduler.simulator.simulate import Nodes, Run
+
+
+def simulate(
+    workload: Annotated[Path, typer.Argument(help="List of jobs: Rubick's format, or Philly's (rigid jobs).")],
+    profiles: Annotated[
+        Path | None, typer.Option(help="Folder of <application>-placements.csv, or of one folder a GPU kind.")
+    ] = None,
+    nodes: Annotated[str, typer.Option(help="Nodes x GPUs, such as 8x8 or 8x4:a100,4x8:v100.")] = "8x8",
+    policy: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "jct",
+    round_: Annotated[float, typer.Option("--round", min=1.0, help="Seconds between passes.")] = 60.0,
+    restart_cost: Annotated[float, typer.Option(min=0.0, help="Seconds a job stands still after a change.")] = 260.0,
+    remaining: Annotated[str, typer.Option(help="What policies know of remaining work: exact or unknown.")] = "exact",
+    noise: Annotated[float, typer.Option(min=0.0, help="Error of remaining work and step times: 0.3 for 30 %.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the noise.")] = 0,
+    json_: Annotated[bool, typer.Option("--json", help="A summary of each policy as JSON.")] = False,
+    decisions: Annotated[Path | None, typer.Option(help="Log every placement to this file, as JSON lines.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw completion times and GPUs in use to this file.")] = None,
+) -> None:
+    """Simulate a workload and tell what each policy makes of it."""
+    import json
+
+    from scheduler.cli.quiet import stdout_is_ours
+    from scheduler.simulator.charts import draw
+    from scheduler.simulator.simulate import Simulation
+    from scheduler.simulator.summary import summarise
+    from scheduler.simulator.workload import BadWorkload, read_workload
+
+    if remaining not in ("exact", "unknown"):
+        raise typer.BadParameter(f"--remaining is exact or unknown, not {remaining!r}")
+    try:
+        groups = parse_nodes(nodes)
+        chosen = [(name, _policy(name, noise, seed)) for name in policy.split(",")]
+        kinds = {group.kind: group.count * group.devices for group in groups}
+        found = read_workload(workload, profiles, kinds, restart_cost, groups[0].devices)
+    except (BadWorkload, ValueError, OSError) as error:
+        raise typer.BadParameter(str(error)) from error
+    summaries: dict[str, dict[str, Any]] = {}
+    runs: dict[str, Run] = {}
+    for name, chosen_policy in chosen:
+        with stdout_is_ours():
+            runs[name] = Simulation(found, groups, chosen_policy, round_, exact=remaining == "exact").play()
+        summaries[name] = summarise(found, groups, runs[name])
+    if decisions is not None:
+        for name, run in runs.items():
+            _write_decisions(run, decisions if len(runs) == 1 else decisions.with_suffix(f".{name}{decisions.suffix}"))
+    if svg is not None:
+        svg.write_text(draw(found, runs))
+    typer.echo(json.dumps(summaries, indent=2) if json_ else "\n".join(_table(summaries)))
+
+
+def parse_nodes(text: str) -> "list[Nodes]":
+    """ "8x8" or "8x4:a100,4x8:v100". Raises ValueError."""
+    from scheduler.simulator.simulate import Nodes
+
+    groups: list[Nodes] = []
+    for part in text.split(","):
+        size, _, kind = part.partition(":")
+        count, _, devices = size.partition("x")
+        if not (count.isdigit() and devices.isdigit() and int(count) and int(devices)):
+            raise ValueError(f"--nodes {part!r}: write nodes x GPUs, such as 8x8 or 8x4:a100")
+        groups.append(Nodes(int(count), int(devices), kind or "gpu"))
+    return groups
+
+
+def _policy(name: str, noise: float, seed: int) -> "Policy":
+    import random
+
+    from policies.registry import find
+    from scheduler.simulator.noise import Misinformed
+
+    policy = find(name)
+    return Misinformed(policy, noise, random.Random(seed)) if noise else policy
+
+
+def _write_decisions(run: "Run", path: Path) -> None:
+    import json
+
+    with path.open("w") as file:
+        for change in run.changes:
+            line = {"time_s": change.time_s, "job": change.job, "placement": change.placement, "plan": change.plan}
+            file.write(json.dumps(line) + "\n")
+
+
+def _table(summaries: dict[str, dict[str, Any]]) -> list[str]:
+    columns = ("avg", "median", "p90", "p99", "makespan")
+    head = "".join(f"{name + ' s':>12}" for name in columns)
+    lines = [f"{'policy':<10}{head}  restarts  in use  pass ms  x bound"]
+    for name, found in summaries.items():
+        times = [found[f"{column}_jct_s" if column != "makespan" else "makespan_s"] for column in columns]
+        bound = found["avg_jct_s"] / found["lower_bound_s"]
+        lines.append(
+            f"{name:<10}" + "".join(f"{seconds:>12,.0f}" for seconds in times) + f"{found['restarts_per_job']:>10.2f}"
+            f"{found['utilisation']:>8.0%}{found['pass_ms']['mean']:>9.1f}{bound:>9.2f}"
+        )
+    first = next(iter(summaries.values()))
+    return [*lines, f"{first['jobs']} jobs; no average can be below {first['lower_bound_s']:,.0f} s"]

@@ -1,0 +1,102 @@
+"""How attempts begin: devices are leased or promised in one transaction, and a gang starts whole or not at all."""
+
+from dataclasses import replace
+
+from policies.model.decision import Start
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Generation,
+    Job,
+    JobState,
+    Lease,
+    LeaseState,
+    Member,
+)
+from scheduler.core.snapshot import offered
+from scheduler.core.state import State
+from scheduler.core.turn import Turn
+
+
+def unavailable(state: State, device: str, job: int, yielding: frozenset[int] = frozenset()) -> str | None:
+    """Why a job cannot have a device now or once the jobs that stop are gone; None where it can.
+
+    yielding: running jobs that are about to be stopped. A device promised to another job is not available.
+    """
+    if not offered(state, device):
+        return f"device {device} is no longer offered"
+    for other, (start, _) in state.resizing.items():
+        if other != job and device in start.devices:
+            return f"device {device} is kept for job {other}"
+    for lease in state.leases.values():
+        if lease.device == device and not _will_be_free(state, lease, yielding):
+            return f"device {device} is no longer free"
+    return None
+
+
+def _will_be_free(state: State, lease: Lease, yielding: frozenset[int]) -> bool:
+    if lease.state is not LeaseState.HELD:
+        return False
+    attempt = state.open_attempt(lease.job)
+    stopping = attempt is not None and attempt.state is AttemptState.STOPPING
+    return stopping or lease.job in yielding
+
+
+def begin(turn: Turn, start: Start, nonce: str) -> None:
+    """Make the next attempt of a queued job, its generation, members and leases."""
+    state, job = turn.state, turn.state.jobs[start.job]
+    number = job.last_attempt + 1
+    kind = AttemptKind.TRAIN if start.plan is not None else AttemptKind.PROBE
+    turn.put(_activated(job, start, number))
+    attempt = Attempt(
+        job=job.id, number=number, kind=kind, created_us=turn.now, nonce=f"{nonce}-{job.id}.{number}",
+        saved_step=job.saved_step,
+    )
+    turn.put(attempt)
+    ranks = tuple(range(len(start.devices)))
+    turn.put(Generation(job=job.id, attempt=number, number=1, plan=start.plan, ranks=ranks))
+    held = {lease.device for lease in state.leases.values() if lease.state is LeaseState.HELD}
+    for k, device in enumerate(start.devices):
+        node = state.devices[device].node
+        turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
+        _lease(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
+    data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
+    turn.note("Placed", _placed(start), job=job.id, attempt=number, data=data)
+    start_if_gathered(turn, job.id, number)
+
+
+def start_if_gathered(turn: Turn, job: int, number: int) -> None:
+    """GATHERING -> STARTING once every lease is HELD: a gang starts whole or not at all."""
+    attempt = turn.state.attempts[job, number]
+    if attempt.state is AttemptState.GATHERING and all(
+        lease.state is LeaseState.HELD for lease in turn.state.leases_of(job, number)
+    ):
+        turn.put(replace(attempt, state=AttemptState.STARTING, starting_us=turn.now))
+        turn.note("Starting", "all devices are held", job=job, attempt=number)
+
+
+def _placed(start: Start) -> str:
+    if start.plan is None:
+        return "a probe on 1 device"
+    plan, count = start.plan, len(start.devices)
+    return f"{len(plan.stages)} stage(s) × {plan.microbatches} micro-batches on {count} device(s)"
+
+
+def _activated(job: Job, start: Start, number: int) -> Job:
+    size = job.microbatch_size
+    if start.plan is not None and size is None and job.spec.numerics == "exact":
+        size = start.plan.microbatch_size
+    return replace(
+        job, state=JobState.ACTIVE, last_attempt=number, microbatch_size=size,
+        reason_code="", reason="", reason_since_us=None,
+    )
+
+
+def _lease(turn: Turn, device: str, job: int, attempt: int, member: int, state: LeaseState) -> None:
+    counters = turn.state.counters
+    lease = Lease(
+        id=counters.lease, device=device, job=job, attempt=attempt, member=member, state=state, created_us=turn.now
+    )
+    counters.lease += 1
+    turn.put(lease)
