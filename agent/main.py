@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import structlog
+import zmq
 
 from agent.devices import BadDevices, offer_devices
 from agent.fake import FakeGangs
@@ -25,7 +26,7 @@ from agent.node import NodeMind
 from agent.shims import Shims
 from scheduler.protocol.messages import Chunk, Hello, Read
 
-EX_USAGE, EX_REFUSED = 2, 4
+EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
 
 class Agent(NodeMind):
@@ -41,7 +42,7 @@ class Agent(NodeMind):
 
 
 def main() -> None:
-    """Entry point of the console script; exits 2 for bad usage, 4 when the daemon refuses this agent."""
+    """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
     options = _options().parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
@@ -50,6 +51,8 @@ def main() -> None:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
+    except (OSError, zmq.ZMQError) as error:  # a read-only folder, no such key file, an endpoint that is none
+        sys.exit(_complain(f"cannot work: {error}", EX_FAILED))
     except KeyboardInterrupt:
         pass
 

@@ -9,8 +9,10 @@ from types import FrameType
 
 from scheduler.cli import config
 from scheduler.cli.local import LocalCluster
+from scheduler.core.errors import Code, JctError
 
 WATCH_S = 0.5
+_ELSEWHERE = "--state names another folder; XDG_CONFIG_HOME moves that of the CLI"
 
 
 def state_folder() -> Path:
@@ -34,6 +36,8 @@ def run_up(devices: str | None, state: Path | None, port: int, agents_port: int,
         cluster.start_agent(node or socket.gethostname(), devices)
         while not told.wait(WATCH_S):
             cluster.check()
+    except OSError as error:
+        raise JctError(Code.CONFLICT, f"cannot write {error.filename}: {error.strerror}", hint=_ELSEWHERE) from None
     finally:
         cluster.stop()
     print("stopped. Running jobs go on; `jct up` finds them again.", flush=True)

@@ -16,6 +16,10 @@ def submit(turn: Turn, event: Submit) -> None:
     if event.key is not None and (known := state.keys.get((event.user, event.key))) is not None:
         turn.out.replies.append(Reply(event.request, known))
         return
+    if (other := _same_checkpoints(turn, event)) is not None:
+        what = f"its checkpoint.dir belongs to job {other.id}, which has not ended"
+        _refuse(turn, event, what, "two jobs would overwrite each other there: name another directory, or wait")
+        return
     job = Job(
         id=state.counters.job, spec=event.spec, user=event.user, priority=event.spec.priority,
         submitted_us=turn.now, spec_key=event.spec_key, total_steps=event.spec.total_steps,
@@ -30,6 +34,15 @@ def submit(turn: Turn, event: Submit) -> None:
     turn.note("Submitted", f"{job.spec.name!r} with priority {job.priority}", actor=event.user, job=job.id)
     turn.out.replies.append(Reply(event.request, job.id))
     turn.replan()
+
+
+def _same_checkpoints(turn: Turn, event: Submit) -> Job | None:
+    """A job that has not ended and keeps its checkpoints in the same directory: each would fence the other there."""
+    asked = event.spec.checkpoint
+    if asked is None:
+        return None
+    living = (job for job in turn.state.jobs.values() if job.state is not JobState.DONE)
+    return next((job for job in living if job.spec.checkpoint and job.spec.checkpoint.dir == asked.dir), None)
 
 
 def cancel(turn: Turn, event: Cancel) -> None:
@@ -110,5 +123,5 @@ def _refuse_done(turn: Turn, event: Hold | Release | SetPriority, job: Job) -> b
     return True
 
 
-def _refuse(turn: Turn, event: Hold | Release | SetPriority, message: str, hint: str) -> None:
+def _refuse(turn: Turn, event: Submit | Hold | Release | SetPriority, message: str, hint: str) -> None:
     turn.out.replies.append(Reply(event.request, error=JctError(Code.CONFLICT, message, hint=hint)))

@@ -512,3 +512,14 @@ def test_the_openapi_document_names_every_route(admin):
         "/healthz": ["get"],
         "/readyz": ["get"],
     }
+
+
+def test_a_checkpoint_directory_belongs_to_one_unfinished_job(admin, cluster):
+    checkpoint = {"dir": "/ckpt/mine"}
+    first = admin.submit(checkpoint=checkpoint)
+    refused = admin("POST", "/v1/jobs", json={"job": {**JOB, "checkpoint": checkpoint}})
+    assert f"job {first}" in problem(refused, 409, "conflict")["detail"]
+    admin.submit(checkpoint={"dir": "/ckpt/other"})
+    admin("POST", f"/v1/jobs/{first}/cancel")
+    cluster.advance(20)
+    assert admin.submit(checkpoint=checkpoint) > first
