@@ -254,10 +254,8 @@ class Zygote:
             return
         for member, guard in ended.items():
             guard.gone()
-            try:
+            with contextlib.suppress(OSError):  # a full disk, where shim.log lies too, must not cost the living
                 self._files.write(f"exit-{member}.json", msgspec.json.encode(guard.report), str(os.getpid()))
-            except OSError as error:  # a full disk must not cost the members that live
-                print(f"shim: exit-{member}.json: {error}", file=sys.stderr, flush=True)
         if not living:
             for pid, _ in self._stores.values():
                 os.kill(pid, signal.SIGKILL)
