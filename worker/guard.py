@@ -13,6 +13,7 @@ from worker import processes
 from worker.channel import Channel
 
 STOPPED_LIMIT_S = 10.0
+DEAF_LIMIT_S = 2.0
 OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal"})
 """Fields of a Report that the shim sets; the member sets the others."""
 
@@ -35,6 +36,7 @@ class Guard:
         self._kill_at_s: float | None = None
         self._killed = ""
         self._stopped_since_s: float | None = None
+        self._deaf_since_s: float | None = None
         self._signalled = False
         self.line.offer("target", target)
 
@@ -71,6 +73,8 @@ class Guard:
             latest = decode_report(bodies[-1]) if bodies else None
         except BadMessage:
             return
+        if bodies is None and self._deaf_since_s is None:
+            self._deaf_since_s = processes.boot_time_s()
         if latest is not None:
             self._change(**{field: getattr(latest, field) for field in Report.__struct_fields__ if field not in OURS})
 
@@ -80,6 +84,9 @@ class Guard:
             return
         if self._kill_at_s is not None and now_s >= self._kill_at_s:
             self._kill(f"killed when its grace was over: {self._why()}")
+        if self._deaf_since_s is not None and now_s - self._deaf_since_s >= DEAF_LIMIT_S and not self._killed:
+            self._change(cause=self.report.cause or Cause.USER_EXCEPTION)
+            self._kill("its code closed the line to its shim, so that nothing could be told to it any more")
         found = processes.stat(self.pid)
         if found is None or found.state not in ("T", "t"):
             self._stopped_since_s = None

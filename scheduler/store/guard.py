@@ -103,13 +103,20 @@ def lock_sqlite(path: Path) -> FileLock:
     return lock
 
 
+def _what_else(path: Path) -> str:
+    """Beginning anew is offered only where nothing is left: a write-ahead log may hold the whole queue."""
+    if Path(f"{path}-wal").exists():
+        return f"; {path}-wal may still hold the queue, so keep it and what is left of {path} together"
+    return f"; or remove {path}.lock to begin with an empty queue"
+
+
 def _check_sqlite(path: Path, last_epoch: int) -> None:
     if not path.exists() or path.stat().st_size == 0:
         if last_epoch:
             raise JctError(
                 Code.CONFLICT,
                 f"{path} is {'empty' if path.exists() else 'gone'}, though jctd has used it {last_epoch} times",
-                hint=f"restore a backup; or remove {path}.lock to begin with an empty queue",
+                hint=f"restore a backup{_what_else(path)}",
             )
         path.touch(0o600)
         return

@@ -11,7 +11,7 @@ from gang import Site, alive, curve, log, member_pids, plan
 from scheduler.protocol.messages import Cause, Phase, Report
 from worker.launcher import Launched
 
-TWO, THREE = (0, 3, 6), (0, 2, 4, 6)
+ONE, TWO, THREE = (0, 6), (0, 3, 6), (0, 2, 4, 6)
 
 
 def training(it: Launched) -> bool:
@@ -48,6 +48,13 @@ def test_a_stopped_process_ends_the_attempt(site: Site, monkeypatch: pytest.Monk
     launched.wait(timeout_s=30)
     assert launched.reports[0].cause is Cause.STALLED
     assert "stopped" in launched.reports[0].message
+
+
+def test_a_member_that_closes_its_line_to_the_shim_ends_as_the_users_fault(site: Site) -> None:
+    launched = site.launch(plan(ONE), site.spec(entrypoint="awkward:closes_its_line"))
+    launched.wait(timeout_s=30)
+    assert launched.reports[0].cause is Cause.USER_EXCEPTION
+    assert launched.reports[0].message
 
 
 def test_grace_zero_is_the_end_at_once(site: Site) -> None:
