@@ -14,7 +14,9 @@ from policies.jct.slope import Slope
 
 GROUP = "jctd.policies"
 
-ALLOCATORS: dict[str, Callable[[], Allocator]] = {"jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las, "goodput": Goodput, "slope": Slope}
+ALLOCATORS: dict[str, Callable[[], Allocator]] = {
+    "jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las, "goodput": Goodput, "slope": Slope,
+}  # fmt: skip
 """Those that decide on a plain problem, and so can serve other clusters and simulators."""
 
 

@@ -10,14 +10,16 @@ cluster, and a change only where it pays for its restart. One pass:
 
 1. Running jobs keep what they have.
 2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
-3. For those that do not fit, others may make room: see `concessions`.
-4. If nobody waits, running jobs change to better options.
+3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
+   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `waiting_bound_s`.
+4. For those that do not fit, others may make room: see `concessions`.
+5. Running jobs change to better options.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from policies.jct.concessions import make_room
+from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
@@ -28,33 +30,42 @@ class Settings:
     """price: of a device-second, in units of (active weight / devices). gain: how many times better a change must be.
 
     settled_s: a job is left alone for so long after a change. patience: a waiting job takes an option at most so
-    many times as costly as its best.
+    many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
+    it would run.
     """
 
     price: float = 2.0
     gain: float = 1.1
     settled_s: float = 600.0
     patience: float = 2.0
+    starving_s: float = 14_400.0
+    starving_runs: float = 4.0
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass knows and has decided."""
+    """What one pass knows and has decided. price: of a device-second for each unit of others' weight."""
 
     settings: Settings
     rooms: Rooms
     works: dict[str, Work]
     price: float
+    weight: float
     grants: dict[str, tuple[Option | None, Placement]]
     effort: int
+    starved: frozenset[str] = frozenset()
+
+    def rate(self, work: Work, option: Option) -> float:
+        """Priced seconds that a second of running so costs; a job's own weight does not wait for it."""
+        return work.job.weight + self.price * (self.weight - work.job.weight) * option.devices
 
     def cost(self, work: Work, option: Option) -> float:
         """Of ending by an option that is new to the job."""
-        return work.takes_s(option) * (work.job.weight + self.price * option.devices)
+        return work.takes_s(option) * self.rate(work, option)
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * (work.job.weight + self.price * work.current.devices)
+        return work.left_s * self.rate(work, work.current)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -93,9 +104,16 @@ class Joint:
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs)
         now = Pass(
-            self.settings, rooms, works, self.settings.price * weight / devices, {}, effort
+            self.settings, rooms, works, self.settings.price / devices, weight, {}, effort
         )
-        blocked = _start(now, _in_order(works[job.id] for job in problem.jobs if not job.placement))
+        waiting = [work for job in problem.jobs if not job.placement and (work := works[job.id]).options]
+        starved = sorted((w for w in waiting if _starves(now, w)), key=lambda w: (-w.job.age_s, w.job.id))
+        now.starved = frozenset(work.job.id for work in starved)
+        blocked = _start(now, starved)
+        kept = keep_nodes(now, blocked[0]) if blocked else {}
+        now.rooms.take(kept)
+        blocked += _start(now, _in_order(work for work in waiting if work.job.id not in now.starved))
+        now.rooms.give(kept)
         for work in blocked:
             make_room(now, work)
         _improve(now)
@@ -105,9 +123,20 @@ class Joint:
         )
 
 
+def waiting_bound_s(settings: Settings, fastest_s: float) -> float:
+    """The longest that a job waits in one stretch before it comes before all others; it then starts once the jobs on
+    its nodes have ended or are `settled_s` old, after the starved jobs before it."""
+    return settings.starving_s + settings.starving_runs * fastest_s
+
+
+def _starves(now: Pass, work: Work) -> bool:
+    fastest_s = min(work.takes_s(option) for option in work.options)
+    waited_s = work.job.since_change_s if work.job.attained_gpu_s else work.job.age_s
+    return waited_s > waiting_bound_s(now.settings, fastest_s)
+
+
 def _in_order(works: Iterable[Work]) -> list[Work]:
-    ready = [work for work in works if work.options]
-    return sorted(ready, key=lambda work: (work.least_gpu_s / work.job.weight, -work.job.age_s, work.job.id))
+    return sorted(works, key=lambda work: (work.least_gpu_s / work.job.weight, -work.job.age_s, work.job.id))
 
 
 def _start(now: Pass, waiting: list[Work]) -> list[Work]:
