@@ -7,6 +7,7 @@ arrivals apart, on one core.
 import argparse
 import random
 import time
+from dataclasses import replace
 
 from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
 from policies.jct.rooms import Rooms
@@ -39,7 +40,8 @@ def run(policy: str, nodes: int, jobs: int, limit_s: float) -> None:
         now = 60.0 * number
         while len(demands) < jobs:
             made += 1
-            demands[f"j{made}"] = JobDemand(f"j{made}", 0.0, chance.choice(menus), chance.paretovariate(0.7) * 1e3, asked=4)
+            steps = chance.paretovariate(0.7) * 1e3
+            demands[f"j{made}"] = JobDemand(f"j{made}", 0.0, chance.choice(menus), steps, asked=4)
         room = tuple(NodeRoom(node.id, "gpu", 8, rooms.free(node.id)) for node in rooms.nodes)
         begun = time.process_time()
         grants = allocator.allocate(Problem(now, room, tuple(demands.values())), EFFORT)
@@ -48,20 +50,17 @@ def run(policy: str, nodes: int, jobs: int, limit_s: float) -> None:
             rooms.give(demands[grant.id].placement)
         for grant in grants:
             rooms.take(grant.placement)
-            demands[grant.id] = _with(demands[grant.id], placement=grant.placement, plan=grant.plan, since_change_s=0.0)
+            demands[grant.id] = replace(
+                demands[grant.id], placement=grant.placement, plan=grant.plan, since_change_s=0.0
+            )
         for id in chance.sample(sorted(demands), jobs // 50):
             rooms.give(demands.pop(id).placement)
-        demands = {id: _with(job, age_s=job.age_s + 60, since_change_s=job.since_change_s + 60) for id, job in demands.items()}
+        for id, job in demands.items():
+            demands[id] = replace(job, age_s=job.age_s + 60, since_change_s=job.since_change_s + 60)
     first, *later = took
     later.sort()
     print(f"{policy:8s} {nodes:5d} nodes {jobs:5d} jobs: first {first:.3f} s, mean {sum(later) / len(later):.3f} s, "
           f"max {later[-1]:.3f} s (limit {limit_s} s)", flush=True)
-
-
-def _with(job: JobDemand, **changes: object) -> JobDemand:
-    from dataclasses import replace
-
-    return replace(job, **changes)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """`jct`: GPUs, plan and place of every job in one decision, so that the sum of weighted completion times falls.
 
-One price holds a pass together: a device-second that a job takes is one that all others wait for, so it costs
-(their weight) / (devices of the cluster) seconds. Each job wants the option of least
+One price holds a pass together: a device-second that a job takes is one that all others wait for, so it costs them
+(their weight) / (devices of the cluster) seconds, and less as far as nobody wants the devices. Each job wants the
+option of least
 
-    seconds to its end x (its weight + price x devices),
+    seconds to its end x (its weight + price x others' weight x devices),
 
 restart included for every option but the one it runs. From this follow small sizes under load, large ones in an idle
 cluster, and a change only where it pays for its restart. One pass:
@@ -27,7 +28,7 @@ from policies.jct.work import Work, look_at
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """price: of a device-second, in units of (active weight / devices). gain: how many times better a change must be.
+    """price: of a device-second, in units of (others' weight / devices). gain: how many times better a change must be.
 
     settled_s: a job is left alone for so long after a change. patience: a waiting job takes an option at most so
     many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
@@ -44,7 +45,9 @@ class Settings:
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass knows and has decided. price: of a device-second for each unit of others' weight."""
+    """What one pass knows and has decided. price: of a device-second for each unit of others' weight. weight: of all.
+    starved: jobs that have waited for longer than their bound.
+    """
 
     settings: Settings
     rooms: Rooms
@@ -104,7 +107,8 @@ class Joint:
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs)
         now = Pass(
-            self.settings, rooms, works, self.settings.price / devices, weight, {}, effort
+            self.settings, rooms, works, self.settings.price * _pressure(works.values(), devices) / devices, weight,
+            {}, effort,
         )
         waiting = [work for job in problem.jobs if not job.placement and (work := works[job.id]).options]
         starved = sorted((w for w in waiting if _starves(now, w)), key=lambda w: (-w.job.age_s, w.job.id))
@@ -121,6 +125,14 @@ class Joint:
             Grant(id, placement, option.plan if option else None, option.step_time_s if option else None)
             for id, (option, placement) in now.grants.items()
         )
+
+
+def _pressure(works: Iterable[Work], devices: int) -> float:
+    """How much of the cluster is wanted: what is held, and the least that the waiting need; at most 1."""
+    wanted = sum(
+        work.job.devices or min((option.devices for option in work.options), default=0) for work in works
+    )
+    return min(1.0, wanted / devices)
 
 
 def waiting_bound_s(settings: Settings, fastest_s: float) -> float:
@@ -150,26 +162,29 @@ def _start(now: Pass, waiting: list[Work]) -> list[Work]:
 
 
 def _improve(now: Pass) -> None:
-    """Change running jobs to better options, those first that gain most per device."""
-    wanted: list[tuple[float, str, Option]] = []
+    """Change running jobs to better options: that job first which gains most per device it adds, to its best that
+    fits; where none fits, others may make room."""
+    wanted: list[tuple[float, str, list[Option]]] = []
     for work in now.works.values():
         if not now.movable(work):
             continue
         assert work.current is not None
         present = now.present_cost(work)
-        for option in work.options:
-            cost = now.cost(work, option)
-            if option.devices > work.current.devices and cost * now.settings.gain < present:
-                wanted.append(((cost - present) / (option.devices - work.current.devices), work.job.id, option))
-    for _, id, option in sorted(wanted, key=lambda want: want[:2]):
-        if id in now.grants:
-            continue
+        priced = sorted((now.cost(work, option), number) for number, option in enumerate(work.options))
+        better = [work.options[number] for cost, number in priced if cost * now.settings.gain < present]
+        if better:
+            more = max(1, better[0].devices - work.current.devices)
+            wanted.append(((priced[0][0] - present) / more, work.job.id, better))
+    wanted.sort(key=lambda want: want[:2])
+    for _, id, better in wanted:
         work = now.works[id]
         now.rooms.give(work.job.placement)
-        if placement := now.rooms.find(option, work.job.avoid):
-            now.grant(work, option, placement)
+        for option in better:
+            if placement := now.rooms.find(option, work.job.avoid):
+                now.grant(work, option, placement)
+                break
         else:
             now.rooms.take(work.job.placement)
-    for id in dict.fromkeys(id for _, id, _ in sorted(wanted, key=lambda want: want[:2])):
+    for _, id, _ in wanted:
         if id not in now.grants:
             make_room(now, now.works[id])
