@@ -16,7 +16,7 @@ GROUP = "jctd.policies"
 
 ALLOCATORS: dict[str, Callable[[], Allocator]] = {
     "jct": Joint, "fifo": Fifo, "srtf": Srtf, "las": Las, "goodput": Goodput, "slope": Slope,
-}
+}  # fmt: skip
 """Those that decide on a plain problem, and so can serve other clusters and simulators."""
 
 

@@ -32,7 +32,7 @@ BATCH_S = 0.01
 BATCH_EVENTS = 200
 ADMIT_S = 5.0
 RETRY_S = 0.5
-EFFORT = 1000
+EFFORT = 6_000
 
 
 class Driver:

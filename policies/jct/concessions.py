@@ -57,6 +57,24 @@ def make_room(now: Pass, work: Work) -> bool:
     return True
 
 
+def keep_nodes(now: Pass, work: Work) -> dict[str, int]:
+    """What is free on the nodes that a starved job will get: those where the last job ends, or may be set aside,
+    soonest."""
+    free_in_s: dict[str, float] = {}
+    for other in now.works.values():
+        wait_s = 0.0
+        if other.current is not None:
+            settles_s = max(0.0, now.settings.settled_s - other.job.since_change_s)
+            wait_s = min(other.left_s, settles_s) if not other.job.frozen else other.left_s
+        for node in other.job.placement:
+            free_in_s[node] = max(free_in_s.get(node, 0.0), wait_s)
+    option = min(work.options, key=lambda option: (now.cost(work, option), option.devices))
+    shape = sorted(option.per_node or (option.devices,), reverse=True)
+    fit = [n for n in now.rooms.nodes if n.kind == option.kind and n.devices >= shape[0] and n.id not in work.job.avoid]
+    nodes = sorted(fit, key=lambda node: (free_in_s.get(node.id, 0.0), node.id))
+    return {node.id: free for node in nodes[: len(shape)] if (free := now.rooms.free(node.id))}
+
+
 def _running_on(now: Pass, beneficiary: Work) -> dict[str, list[Work]]:
     found: dict[str, list[Work]] = {}
     for work in now.works.values():
@@ -68,13 +86,14 @@ def _running_on(now: Pass, beneficiary: Work) -> dict[str, list[Work]]:
 
 def _deal(now: Pass, work: Work, option: Option, on_node: dict[str, list[Work]]) -> Deal | None:
     takes_s = work.takes_s(option)
+    starved = work.job.id in now.starved
     before = now.present_cost(work) if work.current is not None else None
     if before is not None and before <= now.cost(work, option) * now.settings.gain:
         return None
-    victims = _cheapest_victims(now, option, takes_s, on_node, work.job.avoid)
+    victims = _cheapest_victims(now, option, takes_s, on_node, work.job.avoid, starved)
     if not victims and work.current is None:
         return None
-    wait_s = _wait_s(now, work, option) if before is None else 0.0
+    wait_s = 0.0 if before is not None else FAR_S if starved else _wait_s(now, work, option)
     for victim in victims:
         now.rooms.give(victim.job.placement)
     placement = now.rooms.find(option, work.job.avoid)
@@ -118,7 +137,7 @@ def _place_again(
 
 
 def _cheapest_victims(
-    now: Pass, option: Option, takes_s: float, on_node: dict[str, list[Work]], avoid: Sequence[str]
+    now: Pass, option: Option, takes_s: float, on_node: dict[str, list[Work]], avoid: Sequence[str], starved: bool
 ) -> list[Work]:
     """The jobs to set aside so that the option fits: on the nodes that are cheapest to clear. Empty where it cannot."""
     shape = sorted(option.per_node or (option.devices,), reverse=True)
@@ -132,7 +151,7 @@ def _cheapest_victims(
                 continue
             now.effort -= 1
             pause_s = 0.0 if room_elsewhere else takes_s
-            chosen, cost = _clear(now, node.id, need, pause_s, on_node.get(node.id, ()), victims)
+            chosen, cost = _clear(now, node.id, need, pause_s, on_node.get(node.id, ()), victims, starved)
             if chosen is not None and (best is None or cost < best[0]):
                 best = (cost, node.id, chosen)
         if best is None:
@@ -143,14 +162,14 @@ def _cheapest_victims(
 
 
 def _clear(
-    now: Pass, node: str, need: int, pause_s: float, there: Sequence[Work], already: dict[str, Work]
+    now: Pass, node: str, need: int, pause_s: float, there: Sequence[Work], already: dict[str, Work], starved: bool
 ) -> tuple[list[Work] | None, float]:
     """Whom to set aside on one node so that `need` devices are free there, and about what that costs."""
     free = now.rooms.free(node)
     free += sum(work.job.placement.get(node, 0) for work in already.values())
     chosen: list[Work] = []
     cost = 0.0
-    candidates = [work for work in there if work.job.id not in already and work.left_s > pause_s]
+    candidates = [work for work in there if work.job.id not in already and (starved or work.left_s > pause_s)]
     for work in sorted(candidates, key=lambda work: (-work.job.placement[node], -work.left_s, work.job.id)):
         if free >= need:
             break
@@ -162,7 +181,7 @@ def _clear(
 
 def _restart_cost(now: Pass, work: Work) -> float:
     assert work.current is not None
-    return work.current.restart_s * (work.job.weight + now.price * work.current.devices)
+    return work.current.restart_s * now.rate(work, work.current)
 
 
 def _wait_s(now: Pass, work: Work, option: Option) -> float:
@@ -175,6 +194,7 @@ def _wait_s(now: Pass, work: Work, option: Option) -> float:
     given: list[Placement] = []
     wait_s = FAR_S
     for left_s, _, placement in ends:
+        now.effort -= 1
         now.rooms.give(placement)
         given.append(placement)
         if now.rooms.find(option, work.job.avoid):

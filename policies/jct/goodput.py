@@ -30,7 +30,7 @@ class Goodput:
         works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
         for work in works:
             rooms.give(work.job.placement)
-        choices = [(work, option) for work in works for option in _offered(work)]
+        choices = [(work, o) for work in works for o in _offered(work) if o.kind in rooms.free_of]
         if not choices:
             return ()
         chosen = _solve(works, choices, rooms, effort) or _greedy(choices, rooms)
@@ -51,7 +51,7 @@ def _cost(work: Work, option: Option) -> float:
     kept = 1.0
     if option is not work.current:
         lived = max(job.age_s - job.restarts * option.restart_s, 0.0)
-        kept = lived / (job.age_s + option.restart_s) if job.placement else 1.0
+        kept = lived / max(job.age_s + option.restart_s, 1e-9) if job.placement else 1.0
     worth = float((slowest / option.step_time_s * max(kept, 1e-3)) ** POWER)
     return job.weight * (worth - UNALLOCATED - 1.0)
 

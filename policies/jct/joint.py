@@ -1,23 +1,26 @@
 """`jct`: GPUs, plan and place of every job in one decision, so that the sum of weighted completion times falls.
 
-One price holds a pass together: a device-second that a job takes is one that all others wait for, so it costs
-(their weight) / (devices of the cluster) seconds. Each job wants the option of least
+One price holds a pass together: a device-second that a job takes is one that all others wait for, so it costs them
+(their weight) / (devices of the cluster) seconds, and less as far as nobody wants the devices. Each job wants the
+option of least
 
-    seconds to its end x (its weight + price x devices),
+    seconds to its end x (its weight + price x others' weight x devices),
 
 restart included for every option but the one it runs. From this follow small sizes under load, large ones in an idle
 cluster, and a change only where it pays for its restart. One pass:
 
 1. Running jobs keep what they have.
 2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
-3. For those that do not fit, others may make room: see `concessions`.
-4. If nobody waits, running jobs change to better options.
+3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
+   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `waiting_bound_s`.
+4. For those that do not fit, others may make room: see `concessions`.
+5. Running jobs change to better options.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from policies.jct.concessions import make_room
+from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
@@ -25,36 +28,47 @@ from policies.jct.work import Work, look_at
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """price: of a device-second, in units of (active weight / devices). gain: how many times better a change must be.
+    """price: of a device-second, in units of (others' weight / devices). gain: how many times better a change must be.
 
     settled_s: a job is left alone for so long after a change. patience: a waiting job takes an option at most so
-    many times as costly as its best.
+    many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
+    it would run.
     """
 
     price: float = 2.0
     gain: float = 1.1
     settled_s: float = 600.0
     patience: float = 2.0
+    starving_s: float = 14_400.0
+    starving_runs: float = 4.0
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass knows and has decided."""
+    """What one pass knows and has decided. price: of a device-second for each unit of others' weight. weight: of all.
+    starved: jobs that have waited for longer than their bound.
+    """
 
     settings: Settings
     rooms: Rooms
     works: dict[str, Work]
     price: float
+    weight: float
     grants: dict[str, tuple[Option | None, Placement]]
     effort: int
+    starved: frozenset[str] = frozenset()
+
+    def rate(self, work: Work, option: Option) -> float:
+        """Priced seconds that a second of running so costs; a job's own weight does not wait for it."""
+        return work.job.weight + self.price * (self.weight - work.job.weight) * option.devices
 
     def cost(self, work: Work, option: Option) -> float:
         """Of ending by an option that is new to the job."""
-        return work.takes_s(option) * (work.job.weight + self.price * option.devices)
+        return work.takes_s(option) * self.rate(work, option)
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * (work.job.weight + self.price * work.current.devices)
+        return work.left_s * self.rate(work, work.current)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -93,9 +107,17 @@ class Joint:
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs)
         now = Pass(
-            self.settings, rooms, works, self.settings.price * weight / devices, {}, effort
+            self.settings, rooms, works, self.settings.price * _pressure(works.values(), devices) / devices, weight,
+            {}, effort,
         )
-        blocked = _start(now, _in_order(works[job.id] for job in problem.jobs if not job.placement))
+        waiting = [work for job in problem.jobs if not job.placement and (work := works[job.id]).options]
+        starved = sorted((w for w in waiting if _starves(now, w)), key=lambda w: (-w.job.age_s, w.job.id))
+        now.starved = frozenset(work.job.id for work in starved)
+        blocked = _start(now, starved)
+        kept = keep_nodes(now, blocked[0]) if blocked else {}
+        now.rooms.take(kept)
+        blocked += _start(now, _in_order(work for work in waiting if work.job.id not in now.starved))
+        now.rooms.give(kept)
         for work in blocked:
             make_room(now, work)
         _improve(now)
@@ -105,9 +127,28 @@ class Joint:
         )
 
 
+def _pressure(works: Iterable[Work], devices: int) -> float:
+    """How much of the cluster is wanted: what is held, and the least that the waiting need; at most 1."""
+    wanted = sum(
+        work.job.devices or min((option.devices for option in work.options), default=0) for work in works
+    )
+    return min(1.0, wanted / devices)
+
+
+def waiting_bound_s(settings: Settings, fastest_s: float) -> float:
+    """The longest that a job waits in one stretch before it comes before all others; it then starts once the jobs on
+    its nodes have ended or are `settled_s` old, after the starved jobs before it."""
+    return settings.starving_s + settings.starving_runs * fastest_s
+
+
+def _starves(now: Pass, work: Work) -> bool:
+    fastest_s = min(work.takes_s(option) for option in work.options)
+    waited_s = work.job.since_change_s if work.job.attained_gpu_s else work.job.age_s
+    return waited_s > waiting_bound_s(now.settings, fastest_s)
+
+
 def _in_order(works: Iterable[Work]) -> list[Work]:
-    ready = [work for work in works if work.options]
-    return sorted(ready, key=lambda work: (work.least_gpu_s / work.job.weight, -work.job.age_s, work.job.id))
+    return sorted(works, key=lambda work: (work.least_gpu_s / work.job.weight, -work.job.age_s, work.job.id))
 
 
 def _start(now: Pass, waiting: list[Work]) -> list[Work]:
@@ -121,26 +162,29 @@ def _start(now: Pass, waiting: list[Work]) -> list[Work]:
 
 
 def _improve(now: Pass) -> None:
-    """Change running jobs to better options, those first that gain most per device."""
-    wanted: list[tuple[float, str, Option]] = []
+    """Change running jobs to better options: that job first which gains most per device it adds, to its best that
+    fits; where none fits, others may make room."""
+    wanted: list[tuple[float, str, list[Option]]] = []
     for work in now.works.values():
         if not now.movable(work):
             continue
         assert work.current is not None
         present = now.present_cost(work)
-        for option in work.options:
-            cost = now.cost(work, option)
-            if option.devices > work.current.devices and cost * now.settings.gain < present:
-                wanted.append(((cost - present) / (option.devices - work.current.devices), work.job.id, option))
-    for _, id, option in sorted(wanted, key=lambda want: want[:2]):
-        if id in now.grants:
-            continue
+        priced = sorted((now.cost(work, option), number) for number, option in enumerate(work.options))
+        better = [work.options[number] for cost, number in priced if cost * now.settings.gain < present]
+        if better:
+            more = max(1, better[0].devices - work.current.devices)
+            wanted.append(((priced[0][0] - present) / more, work.job.id, better))
+    wanted.sort(key=lambda want: want[:2])
+    for _, id, better in wanted:
         work = now.works[id]
         now.rooms.give(work.job.placement)
-        if placement := now.rooms.find(option, work.job.avoid):
-            now.grant(work, option, placement)
+        for option in better:
+            if placement := now.rooms.find(option, work.job.avoid):
+                now.grant(work, option, placement)
+                break
         else:
             now.rooms.take(work.job.placement)
-    for id in dict.fromkeys(id for _, id, _ in sorted(wanted, key=lambda want: want[:2])):
+    for _, id, _ in wanted:
         if id not in now.grants:
             make_room(now, now.works[id])

@@ -5,6 +5,7 @@ speed, relative to its speed at the asked size, grows most per device. A running
 where its devices bring more to others, and only when its restart is small beside its life.
 """
 
+from collections import Counter
 from heapq import heapify, heappop, heappush
 
 from policies.jct.ordered import asked_options
@@ -28,7 +29,7 @@ class Slope:
         free = [work for work in works if work.current is None or _settled(work)]
         for work in free:
             rooms.give(work.job.placement)
-        targets = _targets(free, dict(rooms.free_of))
+        targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
 
@@ -37,7 +38,7 @@ def _settled(work: Work) -> bool:
     return work.job.since_change_s >= LIFE * work.current.restart_s
 
 
-def _targets(works: list[Work], left: dict[str, int]) -> dict[str, Option]:
+def _targets(works: list[Work], left: Counter[str]) -> dict[str, Option]:
     targets: dict[str, Option] = {}
     for work in works:
         smallest = next((o for o in work.options if o.devices <= left[o.kind]), None)
@@ -62,7 +63,7 @@ def _targets(works: list[Work], left: dict[str, int]) -> dict[str, Option]:
     return targets
 
 
-def _steps(work: Work, now: Option, left: dict[str, int]) -> list[tuple[float, Option]]:
+def _steps(work: Work, now: Option, left: Counter[str]) -> list[tuple[float, Option]]:
     """Growth that would fit: relative speed per device, and what it grows to."""
     asked_s = asked_options(work)[0].step_time_s
     return [

@@ -8,7 +8,7 @@ import msgspec
 from policies.jct.problem import Allocator, Grant, JobDemand, NodeRoom, Option, Options, Problem
 
 VERSION = 1
-EFFORT = 20_000
+EFFORT = 6_000
 
 
 class Node(msgspec.Struct, frozen=True):

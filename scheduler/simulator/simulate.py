@@ -18,7 +18,7 @@ from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.workload import SimulatedJob, Workload
 from scheduler.simulator.world import World
 
-EFFORT = 20_000
+EFFORT = 6_000
 SCALE = 1000
 """Steps of the core in a step of the workload: the core counts whole steps, and some jobs have few and long ones."""
 

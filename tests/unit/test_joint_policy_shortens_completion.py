@@ -1,0 +1,78 @@
+"""What the `jct` policy promises: large where it is free, small where others wait, no change that does not pay, no job
+that waits for ever."""
+
+from policies.jct.joint import Joint, Settings, waiting_bound_s
+from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
+from policies.jct.rooms import Rooms
+
+RESTART_S = 100.0
+ELASTIC = Options(Option("gpu", n, 1 / n**0.8, RESTART_S, f"p{n}", (n,)) for n in (1, 2, 4, 8))
+
+
+def nodes(count: int, free: int = 8) -> tuple[NodeRoom, ...]:
+    return tuple(NodeRoom(f"n{i}", "gpu", 8, free) for i in range(count))
+
+
+def sizes(*jobs: JobDemand, count: int = 1, free: int = 8) -> dict[str, int]:
+    grants = Joint().allocate(Problem(0.0, nodes(count, free), jobs), 1000)
+    return {grant.id: sum(grant.placement.values()) for grant in grants}
+
+
+def test_a_job_alone_gets_what_is_fastest() -> None:
+    assert sizes(JobDemand("a", 0.0, ELASTIC, 1e5)) == {"a": 8}
+
+
+def test_jobs_that_come_together_share() -> None:
+    found = sizes(*(JobDemand(f"j{n}", 0.0, ELASTIC, 1e5) for n in range(8)))
+    assert len(found) >= 4
+    assert max(found.values()) <= 2
+
+
+def running(steps: float, size: int, since_s: float = 1e4) -> JobDemand:
+    option = next(option for option in ELASTIC if option.devices == size)
+    return JobDemand("run", 1e4, ELASTIC, steps, 1e4, 0, since_s, placement={"n0": size}, plan=option.plan)
+
+
+def test_a_running_job_grows_only_where_that_pays_for_its_restart() -> None:
+    assert sizes(running(1e5, 2), free=6) == {"run": 8}
+    assert sizes(running(100, 2), free=6) == {}
+
+
+def test_a_job_that_has_just_changed_is_left_alone() -> None:
+    assert sizes(running(1e5, 2, since_s=60.0), free=6) == {}
+
+
+def test_a_long_job_makes_way_for_a_short_one() -> None:
+    short = JobDemand("short", 0.0, ELASTIC, 500.0)
+    found = sizes(running(1e6, 8), short, free=0)
+    assert found["short"] > 0
+    assert found["run"] <= 8 - found["short"]
+
+
+def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
+    """FAULTS B33: eight 1-device jobs of two minutes at a time, without end."""
+    settings = Settings(starving_s=3_600.0)
+    small = Options([Option("gpu", 1, 1.0, 0.0, "one", (1,))])
+    gang = Options([Option("gpu", 8, 1.0, 0.0, "all", (8,))])
+    rooms, ends, made = Rooms(nodes(1)), {}, 0
+    waiting: dict[str, float] = {"gang": 0.0}
+    for now in range(0, 8 * 3600, 15):
+        for id in [id for id, (end, _) in ends.items() if end <= now]:
+            rooms.give(ends.pop(id)[1])
+        while sum(id != "gang" for id in waiting) < 8:
+            made += 1
+            waiting[f"s{made}"] = float(now)
+        jobs = [JobDemand(id, now - at, gang if id == "gang" else small, 120.0) for id, at in waiting.items()]
+        jobs += [
+            JobDemand(id, 120.0, small, end - now, since_change_s=120.0 - (end - now), placement=held, plan="one")
+            for id, (end, held) in ends.items()
+        ]
+        room = tuple(NodeRoom(node.id, "gpu", 8, rooms.free(node.id)) for node in rooms.nodes)
+        for grant in Joint(settings).allocate(Problem(float(now), room, tuple(jobs)), 1000):
+            if grant.id == "gang":
+                assert now <= waiting_bound_s(settings, 120.0) + 120.0 + 15.0
+                return
+            rooms.take(grant.placement)
+            ends[grant.id] = (now + 120.0, grant.placement)
+            del waiting[grant.id]
+    raise AssertionError("the gang never started")
