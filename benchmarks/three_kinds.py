@@ -1,6 +1,6 @@
 """Three GPU kinds with the Gavel rates: `python -m benchmarks.three_kinds RATES.csv [--seeds 3]`.
 
-Jobs draw a model and a size of work; each may run on 1 to 8 GPUs of one kind, in the scales that Gavel measured. RATES is
+Jobs draw a model and a size of work; each may run on GPUs of one kind, in the scales that Gavel measured. RATES is
 `simulation_throughputs_isolated.csv` (stanford-futuredata/gavel, MIT): gpu_type, job, scale_factor, steps_per_s.
 """
 
@@ -60,9 +60,13 @@ def main() -> None:
             for exact in (True, False):
                 run = Simulation(jobs, NODES, find(name), 60.0, exact=exact).play()
                 told = summarise(jobs, NODES, run)
-                print(f"seed {seed} {name:8s} remaining {'exact' if exact else 'unknown':8s} avg {told['avg_jct_s']:8.0f} "
-                      f"p99 {told['p99_jct_s']:8.0f} restarts {told['restarts_per_job']:.2f} "
-                      f"in use {told['utilisation']:.0%} pass ms {told['pass_ms']['mean']:.1f}", flush=True)  # fmt: skip
+                known = "exact" if exact else "unknown"
+                print(
+                    f"seed {seed} {name:8s} remaining {known:8s} avg {told['avg_jct_s']:8.0f} "
+                    f"p99 {told['p99_jct_s']:8.0f} restarts {told['restarts_per_job']:.2f} "
+                    f"in use {told['utilisation']:.0%} pass ms {told['pass_ms']['mean']:.1f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":
