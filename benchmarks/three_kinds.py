@@ -1,7 +1,6 @@
 """Three GPU kinds with the Gavel rates: `python -m benchmarks.three_kinds RATES.csv [--seeds 3]`.
 
-Jobs draw a model and a size of work; each may run on 1 to 8 GPUs of one kind, in the scales that Gavel measured.
-RATES is
+Jobs draw a model and a size of work; each may run on GPUs of one kind, in the scales that Gavel measured. RATES is
 `simulation_throughputs_isolated.csv` (stanford-futuredata/gavel, MIT): gpu_type, job, scale_factor, steps_per_s.
 """
 

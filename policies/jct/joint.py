@@ -30,6 +30,7 @@ from policies.jct.work import Work, look_at
 class Settings:
     """price: of a device-second, in units of (others' weight / devices). gain: how many times better a change must be.
 
+    unsure_gain, unsure_growth: the same, and to at most how many times its devices, where remaining work is unknown.
     settled_s: a job is left alone for so long after a change. patience: a waiting job takes an option at most so
     many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
     it would run.
@@ -37,6 +38,8 @@ class Settings:
 
     price: float = 2.0
     gain: float = 1.1
+    unsure_gain: float = 1.3
+    unsure_growth: int = 2
     settled_s: float = 600.0
     patience: float = 2.0
     starving_s: float = 14_400.0
@@ -171,10 +174,16 @@ def _improve(now: Pass) -> None:
         assert work.current is not None
         present = now.present_cost(work)
         priced = sorted((now.cost(work, option), number) for number, option in enumerate(work.options))
-        better = [work.options[number] for cost, number in priced if cost * now.settings.gain < present]
+        gain = now.settings.gain if work.known else now.settings.unsure_gain
+        most = work.current.devices * now.settings.unsure_growth if not work.known else 1 << 30
+        better = [
+            option
+            for cost, number in priced
+            if cost * gain < present and (option := work.options[number]).devices <= most
+        ]
         if better:
             more = max(1, better[0].devices - work.current.devices)
-            wanted.append(((priced[0][0] - present) / more, work.job.id, better))
+            wanted.append(((now.cost(work, better[0]) - present) / more, work.job.id, better))
     wanted.sort(key=lambda want: want[:2])
     for _, id, better in wanted:
         work = now.works[id]
