@@ -62,6 +62,7 @@ def test_jct_meets_its_figures_on_the_whole_workload(tmp_path: Path) -> None:
     assert ours["avg_jct_s"] < told["srtf"]["avg_jct_s"] < told["las"]["avg_jct_s"]
 
 
+@pytest.mark.long
 def test_jct_beats_las_without_knowing_remaining_work() -> None:
     done = jct("simulate", DATA / "workload-base.csv", "--profiles", DATA, "--policy", "jct,las", "--json",
                "--remaining", "unknown")  # fmt: skip
@@ -70,6 +71,7 @@ def test_jct_beats_las_without_knowing_remaining_work() -> None:
         assert ours[figure] < min(las[figure], rubick)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [0.1, 0.3])
 def test_jct_degrades_gently_with_wrong_estimates(error: float) -> None:
     done = jct("simulate", DATA / "workload-base.csv", "--profiles", DATA, "--policy", "jct,las", "--json",
