@@ -77,6 +77,7 @@ class Pass:
         job = work.job
         return (
             work.current is not None
+            and bool(work.options)
             and not job.frozen
             and job.id not in self.grants
             and job.since_change_s >= self.settings.settled_s
