@@ -42,6 +42,14 @@ class Gang:
 
 
 @dataclass(slots=True)
+class Probe:
+    """A job that will be measured on one free device. Placed with the gangs, in the order of their claims."""
+
+    job: JobView
+    kind: str
+
+
+@dataclass(slots=True)
 class Reservation:
     """A blocked job's hold on one device kind. start_in_s: predicted, or None; spare: devices it can do without."""
 
@@ -60,7 +68,7 @@ class PriorityPolicy:
 @dataclass
 class _Pass:
     ledger: Ledger
-    gangs: list[Gang] = field(default_factory=list)
+    claims: list[Gang | Probe] = field(default_factory=list)
     starts: list[Start] = field(default_factory=list)
     preempts: list[Preempt] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -95,28 +103,29 @@ class _Pass:
 
     def _keep(self, job: JobView, kind: str, held: int) -> None:
         """Keep what the job's minimum still lacks, as far as there are free devices."""
-        free = self.ledger.free_count(job, kind) - self.ledger.kept_from(job, kind)
-        self.ledger.keep(job, kind, max(0, min(free, job.menu.min_devices - held)))
+        self.ledger.keep(job, kind, max(0, min(self._room(job, kind), job.menu.min_devices - held)))
 
     def _probe(self, job: JobView) -> None:
         kinds = [kind.name for kind in self.ledger.kinds_of(job)]
         for kind in kinds:
             room = self._room(job, kind)
             if room >= 1 and self._may_pass(job, kind, 1, PROBE_S):
-                devices = place(self.ledger.free(job, kind), 1)
-                self._start_probe(job, kind, devices)
+                self.claims.append(Probe(job, kind))
+                self.claimed[kind] += 1
+                self._keep(job, kind, held=1)
                 return
         for kind in kinds:
             freed = self._preempt(job, kind, 1, PROBE_S)
             if freed:
-                self._start_probe(job, kind, (freed[0].id,))
+                self._start_probe(job, freed[:1])
+                self._keep(job, kind, held=1)
                 return
         self._block(job, max(kinds, key=lambda kind: self.ledger.total(kind, job.avoid)), 1)
 
-    def _start_probe(self, job: JobView, kind: str, devices: tuple[str, ...]) -> None:
-        self.ledger.take(devices)
-        self.starts.append(Start(job.id, devices, None))
-        self._keep(job, kind, held=1)
+    def _start_probe(self, job: JobView, devices: list[DeviceView]) -> None:
+        chosen = place(devices, 1)
+        self.ledger.take(chosen)
+        self.starts.append(Start(job.id, chosen, None))
 
     # --- minimum sizes --------------------------------------------------------------------------------------
 
@@ -160,7 +169,7 @@ class _Pass:
                 entries = {n: entry for n, entry in entries.items() if n <= size + reserved.spare}
         times = {n: entry.step_time_s for n, entry in entries.items()}
         claim = Claim(job.id, job.remaining_steps, times, size)
-        self.gangs.append(Gang(job, kind, entries, claim, promised))
+        self.claims.append(Gang(job, kind, entries, claim, promised))
         self.claimed[kind] += max(0, size - len(promised))
 
     def _may_pass(self, job: JobView, kind: str, size: int, seconds: float) -> bool:
@@ -194,8 +203,7 @@ class _Pass:
                 * (min(gang.claim.step_time_s.values()) if optimistic else gang.claim.step_time_s[gang.claim.size]),
                 gang.claim.size,
             )
-            for gang in self.gangs
-            if gang.kind == kind
+            for gang in self._gangs(kind)
         ]
 
     def _explain(self) -> None:
@@ -228,15 +236,18 @@ class _Pass:
         self.preempts += [Preempt(victim, job.id) for victim in chosen]
         return freed
 
+    def _gangs(self, kind: str) -> list[Gang]:
+        return [claim for claim in self.claims if isinstance(claim, Gang) and claim.kind == kind]
+
     # --- growth and placement -------------------------------------------------------------------------------
 
     def _grow(self) -> None:
-        """Growth never exceeds what every gang of the kind could still do without, so that each can be placed."""
-        for kind in sorted({gang.kind for gang in self.gangs}):
-            gangs = [gang for gang in self.gangs if gang.kind == kind]
+        """Growth never exceeds what every claim on the kind could still do without, so that each can be placed."""
+        for kind in sorted({claim.kind for claim in self.claims}):
+            gangs = self._gangs(kind)
             for priority in sorted({gang.job.priority for gang in gangs}, reverse=True):
                 level = [gang for gang in gangs if gang.job.priority == priority]
-                room = min(self._room(gang.job, kind) for gang in gangs)
+                room = min(self._room(claim.job, kind) for claim in self.claims if claim.kind == kind)
                 free = room - self._fair_share_of_probed(level, kind, room)
                 self.claimed[kind] += max(0, free) - grow([gang.claim for gang in level], max(0, free))
 
@@ -249,8 +260,11 @@ class _Pass:
         return sum(max(0, min(share, job.menu.max_devices) - held) for job, held in probed)
 
     def _lay_out(self) -> None:
-        """Place the gangs in the order of their claims: each was promised room after those before it."""
-        for gang in self.gangs:
+        """Place all in the order of their claims: each was promised room after those before it."""
+        for gang in self.claims:
+            if isinstance(gang, Probe):
+                self._start_probe(gang.job, self.ledger.free(gang.job, gang.kind))
+                continue
             size, own = gang.claim.size, gang.promised
             free = self.ledger.free(gang.job, gang.kind)
             extra = set(place(free, size - len(own)))

@@ -81,6 +81,13 @@ def test_a_probed_job_does_not_take_what_a_running_probe_will_need() -> None:
     assert sizes(decide([probe, job(2, priority=60)], devs)) == {2: 3}, "a more important job is not held back"
 
 
+def test_a_probe_leaves_the_only_node_that_a_more_important_job_does_not_avoid() -> None:
+    devs = (*devices(1, 2), DeviceView("n1d0", "n1", "cpu", None))
+    important = replace(job(1, maximum=1, priority=60), avoid=("n0",))
+    answer = decide([job(2, maximum=1, probed=False), important], devs)
+    assert {start.job: start.devices for start in answer.starts} == {1: ("n1d0",), 2: ("n0d0",)}
+
+
 def test_a_more_important_job_preempts_what_it_needs_and_is_promised_the_devices() -> None:
     a, devs = running(job(1), ("n0d0", "n0d1"), devices())
     b, devs = running(job(2), ("n1d0", "n1d1"), devs)
