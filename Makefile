@@ -9,17 +9,18 @@ export OMP_NUM_THREADS ?= 1
 help:
 	@echo "make demo       run three real trainings on a small cluster of processes"
 	@echo "make test       check the style, types and imports, and run the tests"
-	@echo "make test-long  run the random kill rounds and full matrices too"
+	@echo "make test-long  run new random examples, the kill rounds and the full matrices"
 	@echo "make clean      remove .venv and caches"
 
 demo: .venv/.installed
 	$(BIN)/jct demo
 
 test: check
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" -n logical --maxprocesses 4 --dist worksteal
 
 test-long: .venv/.installed-dev
-	$(BIN)/python -m pytest -m long --timeout 1800
+	JCT_TEST_EXAMPLES=random $(BIN)/python -m pytest tests/property tests/wire -m "not long"
+	JCT_TEST_EXAMPLES=random $(BIN)/python -m pytest -m long --timeout 1800
 
 check: .venv/.installed-dev
 	$(BIN)/python -m ruff check

@@ -1,11 +1,17 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and how hypothesis draws its examples."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from gang import Site
+from hypothesis import settings
 from shims import ShimFactory
+
+settings.register_profile("repeatable", derandomize=True)  # what lands is judged by the same examples each time
+settings.register_profile("random", print_blob=True)  # and new ones are sought by make test-long
+settings.load_profile(os.environ.get("JCT_TEST_EXAMPLES", "repeatable"))
 
 
 @pytest.fixture(scope="session")
