@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
@@ -24,7 +24,7 @@ from scheduler.api.app import create_app
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, SetPriority, Submit
+from scheduler.core.events import Cancel, Hold, Release, Request, SetPriority, Submit
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -35,6 +35,7 @@ from scheduler.settings import DaemonSettings
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
 from scheduler.store.tokens import Role, Tokens
+from scheduler.store.vault import Vault
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
 from scheduler.transport.router import Router
@@ -58,15 +59,27 @@ class Daemon:
     def state(self) -> State:
         return self._driver.state
 
+    @property
+    def half_life_s(self) -> float:
+        return self._driver.settings.half_life_s
+
     def now_us(self) -> int:
         return self._driver.now_us()
 
     def trouble(self) -> str:
         return self._driver.trouble
 
-    async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
+    async def ask(self, make: Callable[[int], Request]) -> int:
+        return await self._driver.ask(make)
+
+    async def submit(
+        self, spec: JobSpec, spec_key: str, user: str, key: str | None, sealed: str = "",
+        past: tuple[tuple[int, str], ...] = (),
+    ) -> int:
         return await self._driver.ask(
-            lambda number: Submit(request=number, spec=spec, spec_key=spec_key, user=user, key=key)
+            lambda number: Submit(
+                request=number, spec=spec, spec_key=spec_key, user=user, key=key, sealed=sealed, past=past
+            )
         )
 
     async def cancel(self, job: int, actor: str, reason: str) -> None:
@@ -162,7 +175,8 @@ async def _serve(settings: DaemonSettings, repository: Repository, policy: Polic
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), VERSION))
+    vault = Vault.at(settings.state)
+    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), vault, VERSION))
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
     tasks = [asyncio.create_task(coroutine) for coroutine in work]

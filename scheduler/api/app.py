@@ -3,27 +3,36 @@
 from fastapi import FastAPI
 from typing_extensions import TypedDict
 
-from scheduler.api import events, inventory, jobs, logs, problems
+from scheduler.api import accounting, events, inventory, jobs, logs, orders, problems, tenants, tokens, upkeep
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
 from scheduler.core.errors import Code, JctError
+from scheduler.store.vault import Vault
+
+_ROUTERS = (
+    jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
+    tokens.router, accounting.router,
+)
 
 
 class Health(TypedDict):
     status: str
 
 
-def create_app(cluster: Cluster, tokens: FindsTokens, audit: KeepsAudit, version: str) -> FastAPI:
+def create_app(
+    cluster: Cluster, known_tokens: FindsTokens, audit: KeepsAudit, vault: Vault, version: str
+) -> FastAPI:
     """The pages of FastAPI's own documentation load scripts from elsewhere and are left out."""
     app = FastAPI(title="jctd", version=version, docs_url=None, redoc_url=None)
     app.state.cluster = cluster
-    app.state.tokens = tokens
+    app.state.tokens = known_tokens
     app.state.audit = audit
+    app.state.vault = vault
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(RequestId)
-    for router in (jobs.router, logs.router, events.router, inventory.router):
+    for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
 
     @app.get("/healthz", tags=["health"])

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
+from scheduler.core.accounts import charge
 from scheduler.core.beginnings import begin, start_if_gathered, unavailable
+from scheduler.core.caps import too_much, use_of
 from scheduler.core.entities import (
     Attempt,
     AttemptState,
@@ -25,14 +27,16 @@ _GENERATION_END = {
     GenerationState.ACTIVE: GenerationState.CLOSED,
 }
 
-_NOTHING_TO_SAVE = (EndCause.CANCELLED, EndCause.HELD, EndCause.PREEMPTED, EndCause.START_FAILED)  # while STARTING
+_NOTHING_TO_SAVE = (
+    EndCause.CANCELLED, EndCause.HELD, EndCause.PREEMPTED, EndCause.REQUEUED, EndCause.START_FAILED,
+)  # while STARTING
 
 
-def finish_queued(turn: Turn, job: Job, result: Result, why: str, by: str) -> None:
-    """A job that holds nothing is over at once."""
+def finish_queued(turn: Turn, job: Job, result: Result, why: str, by: str, code: str = "") -> None:
+    """A job that holds nothing is over at once. code: the reason's, where it is not the result."""
     done = replace(
         job, state=JobState.DONE, result=result, ended_us=turn.now, ended_by=by,
-        reason_code=str(result), reason=why, reason_since_us=turn.now,
+        reason_code=code or str(result), reason=why, reason_since_us=turn.now,
     )
     turn.put(done)
     turn.note("Ended", f"{result}: {why}", actor=by, job=job.id)
@@ -124,6 +128,7 @@ def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, 
         last_step=progress.step if progress is not None else attempt.last_step,
     )
     turn.put(ended)
+    job = charge(turn, job, ended)
     if (generation := state.generation_of(job.id, attempt.number)) is not None:
         turn.put(replace(generation, state=_GENERATION_END[generation.state]))
     if attempt.state is AttemptState.GATHERING:
@@ -171,6 +176,8 @@ def _begin_resized(turn: Turn, job: Job, cause: EndCause) -> None:
         return
     start, nonce = planned
     lacking = next((why for device in start.devices if (why := unavailable(turn.state, device, job.id))), None)
+    if lacking is None and (over := too_much(turn.state, use_of(turn.state), job, start.devices)) is not None:
+        lacking = over[1]  # a cap was lowered meanwhile
     if lacking is None:
         begin(turn, start, nonce)
     else:

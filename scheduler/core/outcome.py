@@ -30,9 +30,12 @@ _RESULT = {
     EndCause.STALLED: Result.FAILED,
     EndCause.START_FAILED: Result.FAILED,
     EndCause.NODE_LOST: Result.NODE_LOST,
+    EndCause.TIME_LIMIT: Result.TIMEOUT,
 }
 
-_REQUEUED_FREE = (EndCause.PREEMPTED, EndCause.RESIZED, EndCause.PROBE_DONE, EndCause.PLAN_MISMATCH, EndCause.HELD)
+_REQUEUED_FREE = (
+    EndCause.PREEMPTED, EndCause.RESIZED, EndCause.PROBE_DONE, EndCause.PLAN_MISMATCH, EndCause.HELD, EndCause.REQUEUED,
+)
 _FAULTS = (EndCause.RANK_LOST, EndCause.STALLED, EndCause.NODE_LOST, EndCause.START_FAILED)
 
 

@@ -26,7 +26,7 @@ def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettin
         job=member.job, attempt=member.attempt, member=member.number, device=member.device,
         want=_want(attempt), spec=_spec(state.jobs[member.job], attempt, settings), generation=generation.number,
         plan=plan, ranks=generation.ranks, pilot=generation.ranks[plan.pilot_rank if plan is not None else 0],
-        store=attempt.store,
+        store=attempt.store, save_no=attempt.save_no, signal_no=attempt.signal_no, signal=attempt.signal,
     )
 
 

@@ -77,7 +77,7 @@ class Target(Message, frozen=True, kw_only=True):
 
     ranks: the member of each rank in this generation. plan is None for a probe. store: "host:port" of the
     generation's TCPStore, None until its node has reported it (Report.store_generation tells which generation's it is).
-    save_no: raised to ask for a checkpoint now.
+    save_no: raised to ask for a checkpoint now. signal_no: raised to have `signal` sent to the member's process.
     """
 
     job: int
@@ -92,6 +92,8 @@ class Target(Message, frozen=True, kw_only=True):
     pilot: int = 0
     store: str | None = None
     save_no: int = 0
+    signal_no: int = 0
+    signal: str = ""
 
     @property
     def key(self) -> tuple[int, int, int]:

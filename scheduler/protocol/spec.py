@@ -17,19 +17,25 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A validated job file, defaults filled in. `scheduler.jobfile` makes it; nothing else does.
 
-    entrypoint: `package.module:function` returning a PipelineJob. workdir: absolute. total_steps, global_batch and
-    microbatch_size are None where the user's code decides. env and arguments are kept literally. preferred_devices: the
-    count for policies that do not choose one themselves; None for the most allowed.
+    entrypoint: `package.module:function` returning a PipelineJob; or command: an argument list. processes: of a
+    command, per_gpu, or per_node for programs that start their own. workdir: absolute. total_steps, global_batch and
+    microbatch_size are None where the user's code decides. env and arguments are kept literally. env_from: names of
+    secrets. preferred_devices: the count for policies that do not choose one themselves; None for the most allowed.
+    priority_class: the name that priority came from. time_limit_s: with devices, over all attempts. begin_us: not
+    before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must end). array: indices of
+    its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
+    progress_timeout_s: a command whose progress file is silent for longer has stalled.
     """
 
     name: str
-    entrypoint: str
     workdir: str
+    entrypoint: str = ""
     arguments: dict[str, Any] = {}
     env: dict[str, str] = {}
     team: str = "default"
     queue: str = "default"
     priority: int = 50
+    priority_class: str = ""
     labels: dict[str, str] = {}
     note: str = ""
     min_devices: int = 1
@@ -53,6 +59,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     retries_max: int = 0
     retries_backoff_s: float = 10.0
     profile: str | None = None
+    command: tuple[str, ...] = ()
+    processes: str = "per_gpu"
+    progress_timeout_s: float | None = None
+    env_from: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    begin_us: int | None = None
+    after: tuple[tuple[int, str], ...] = ()
+    array: tuple[int, ...] = ()
+    max_parallel: int | None = None
 
 
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):

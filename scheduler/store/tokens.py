@@ -22,10 +22,22 @@ _TOKENS: Table = TokenRow.__table__  # type: ignore[attr-defined]
 
 
 class Role(StrEnum):
-    """admin acts on every job; user on those of its own team."""
+    """viewer sees its team's jobs; user submits, and acts on its own; team lead acts on all of the team's and sets its
+    users' caps; operator acts on every job, node and queue; admin also on teams, tokens and the audit log. agent drains
+    and resumes nodes, and sees no job.
+    """
 
     ADMIN = "admin"
+    OPERATOR = "operator"
+    LEAD = "team-lead"
     USER = "user"
+    VIEWER = "viewer"
+    AGENT = "agent"
+
+    @property
+    def rank(self) -> int:
+        """Who may do more has the higher one."""
+        return {"admin": 4, "operator": 3, "team-lead": 2, "user": 1}.get(self.value, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
