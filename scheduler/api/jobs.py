@@ -114,8 +114,9 @@ async def list_jobs(query: Annotated[Listing, Query()], caller: CallerDep) -> Re
     now = rfc3339(cluster.now_us())
     if own is not None and query.team not in (None, own):
         return answer(JobPage(now=now, jobs=[], next=None))
+    team = query.team if own is None else own
     stories, following = await page(
-        cluster, team=own if own is not None else query.team, states=query.state, with_ended=query.all, before=before, limit=query.limit
+        cluster, team=team, states=query.state, with_ended=query.all, before=before, limit=query.limit
     )
     moment = Moment.of(cluster.state, cluster.now_us())
     return answer(JobPage(now=now, jobs=[job_summary(story, moment) for story in stories], next=following))

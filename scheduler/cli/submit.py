@@ -10,7 +10,7 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.digest import key_of
-from scheduler.cli.options import Json
+from scheduler.cli.options import Json, gpu_range
 from scheduler.cli.output import print_json, say, visible
 from scheduler.cli.wait import until_ended
 from scheduler.core.errors import Code, JctError
@@ -33,7 +33,7 @@ def submit(
 ) -> int:
     """Submit a job file. Flags beat the file."""
     document, folder = _read(file)
-    flags = {"name": name, "team": team, "priority": priority, "gpus": _gpus(gpus), "note": note}
+    flags = {"name": name, "team": team, "priority": priority, "gpus": gpu_range(gpus), "note": note}
     document |= {key: value for key, value in flags.items() if value is not None}
     _resolve_paths(document, folder)
     body = {"job": document, **_spec_key(document)}
@@ -65,15 +65,6 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
     except OSError as error:
         raise JctError(Code.BAD_SPEC, f"cannot read {file}: {error.strerror}") from None
     return read_text(text), Path.cwd() if file == "-" else Path(file).resolve().parent
-
-
-def _gpus(text: str | None) -> Any:
-    if text is None:
-        return None
-    low, dash, high = text.partition("-")
-    if not low.isdecimal() or (dash and not high.isdecimal()):
-        raise JctError(Code.BAD_SPEC, f"--gpus {text!r} is neither N nor MIN-MAX", field="gpus")
-    return {"min": int(low), "max": int(high)} if dash else int(low)
 
 
 def _resolve_paths(document: dict[str, Any], folder: Path) -> None:

@@ -25,6 +25,7 @@ from scheduler.store import tables
 
 _T = TypeVar("_T")
 
+_RECORDS: Table = tables.RecordRow.__table__  # type: ignore[attr-defined]
 TABLES: dict[type, Table] = {
     Node: tables.NodeRow.__table__,  # type: ignore[attr-defined]
     Device: tables.DeviceRow.__table__,  # type: ignore[attr-defined]
@@ -35,7 +36,7 @@ TABLES: dict[type, Table] = {
     Lease: tables.LeaseRow.__table__,  # type: ignore[attr-defined]
     ProfileRecord: tables.ProfileRow.__table__,  # type: ignore[attr-defined]
     Account: tables.AccountRow.__table__,  # type: ignore[attr-defined]
-    **dict.fromkeys(RECORDS.values(), tables.RecordRow.__table__),  # type: ignore[attr-defined]
+    **dict.fromkeys(RECORDS.values(), _RECORDS),
     Event: tables.EventRow.__table__,  # type: ignore[attr-defined]
 }
 """In the order in which rows are written: what is referred to comes first."""
