@@ -19,7 +19,6 @@ import structlog
 import uvicorn
 
 from policies import registry
-from policies.jct.policy import Policy
 from scheduler.api.app import create_app
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
@@ -29,6 +28,7 @@ from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
+from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.settings import DaemonSettings
@@ -128,9 +128,9 @@ def main() -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     try:
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        policy = registry.find(settings.policy)
+        registry.find(settings.policy)
         with contextlib.closing(Repository.open(settings.url)) as repository:
-            asyncio.run(_serve(settings, repository, policy))
+            asyncio.run(_serve(settings, repository))
     except (JctError, OSError, ValueError) as error:
         hint = f"; {error.hint}" if isinstance(error, JctError) and error.hint else ""
         print(f"jctd: {error}{hint}", file=sys.stderr)
@@ -164,9 +164,9 @@ def _settings() -> DaemonSettings:
     return DaemonSettings(**given)
 
 
-async def _serve(settings: DaemonSettings, repository: Repository, policy: Policy) -> None:
+async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     state = repository.load()
-    driver = Driver(state, repository, policy, CoreSettings(), _clock(state))
+    driver = Driver(state, repository, PassProcess(settings.policy), CoreSettings(), _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)

@@ -10,11 +10,9 @@ import itertools
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import structlog
 
-from policies.jct.policy import Policy
 from policies.model.decision import Decisions
 from scheduler.core.effects import Effects, Plan, Reply
 from scheduler.core.errors import Code, JctError
@@ -24,6 +22,7 @@ from scheduler.core.settings import US, CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.timers import next_deadline
+from scheduler.pass_process import PassFailed, PassProcess
 from scheduler.store.repository import Repository, Unavailable
 
 log = structlog.get_logger()
@@ -32,7 +31,6 @@ BATCH_S = 0.01
 BATCH_EVENTS = 200
 ADMIT_S = 5.0
 RETRY_S = 0.5
-EFFORT = 6_000
 
 
 class Driver:
@@ -42,7 +40,7 @@ class Driver:
     """
 
     def __init__(
-        self, state: State, repository: Repository, policy: Policy, settings: CoreSettings,
+        self, state: State, repository: Repository, passes: PassProcess, settings: CoreSettings,
         now_us: Callable[[], int],
     ) -> None:
         self.state = state
@@ -51,12 +49,12 @@ class Driver:
         self.trouble = ""
         self.after_commit: Callable[[Effects], None] = lambda effects: None
         self._repository = repository
-        self._policy = policy
+        self._passes = passes
+        self._pass: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[CoreEvent] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._numbers = itertools.count(1)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        self._planner = ThreadPoolExecutor(1, thread_name_prefix="pass")
         state.started_us = now_us()
         state.plan_wanted = True
 
@@ -87,10 +85,13 @@ class Driver:
     async def run(self) -> None:
         """For the daemon's life."""
         try:
+            await self._passes.start()
             while True:
                 await self._turn(await self._collect())
         finally:
-            self._planner.shutdown(wait=False, cancel_futures=True)
+            if self._pass is not None:
+                self._pass.cancel()
+            await self._passes.close()
             self._writer.shutdown(wait=True)
 
     async def _collect(self) -> list[CoreEvent]:
@@ -115,7 +116,7 @@ class Driver:
                 future.set_result(reply)
         self.after_commit(out)
         if (plan := take_plan(self.state, self.now_us())) is not None:
-            self._decide(plan)
+            self._pass = asyncio.create_task(self._decide(plan))
 
     async def _commit(self, out: Effects) -> None:
         loop = asyncio.get_running_loop()
@@ -129,17 +130,11 @@ class Driver:
                 log.warning("database does not take the batch; trying again", error=str(error))
                 await asyncio.sleep(RETRY_S)
 
-    def _decide(self, plan: Plan) -> None:
-        future = asyncio.get_running_loop().run_in_executor(
-            self._planner, partial(self._policy.decide, plan.snapshot, EFFORT)
-        )
-        future.add_done_callback(partial(self._decided, plan))
-
-    def _decided(self, plan: Plan, future: "asyncio.Future[Decisions]") -> None:
-        if future.cancelled():
-            return
-        if (error := future.exception()) is not None:
-            log.error("scheduling pass failed", exc_info=error)
-            self.post(Planned(decisions=Decisions(plan.snapshot.version), error=f"{type(error).__name__}: {error}"))
+    async def _decide(self, plan: Plan) -> None:
+        try:
+            answer = await self._passes.decide(plan.snapshot)
+        except PassFailed as error:
+            log.error("scheduling pass failed", why=str(error))
+            self.post(Planned(decisions=Decisions(plan.snapshot.version), error=str(error)))
         else:
-            self.post(Planned(decisions=future.result(), nonce=secrets.token_hex(8)))
+            self.post(Planned(decisions=answer.decisions, nonce=secrets.token_hex(8), late=answer.late))

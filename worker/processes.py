@@ -79,7 +79,8 @@ def strays(shim: int, living: Mapping[int, int], others: Collection[int]) -> lis
     """Descendants of the shim that belong to no living member.
 
     living: pid of each living member. others: the shim's own helpers. A process is a living member's by descent, by
-    session, or by JCT_MEMBER in the environment it was started with.
+    session, or by JCT_MEMBER in the environment it was started with. Zombies count: other threads of one may still run,
+    and the shim collects it at its next look.
     """
     children = _children()
     spared = {*living.values(), *others}
@@ -88,8 +89,7 @@ def strays(shim: int, living: Mapping[int, int], others: Collection[int]) -> lis
         for child in children.get(shim, [])
         if child.pid not in spared and child.session not in living.values() and _member_of(child.pid) not in living
     ]
-    found = [*roots, *_below(children, [root.pid for root in roots])]
-    return [process for process in found if process.state != "Z"]
+    return [*roots, *_below(children, [root.pid for root in roots])]
 
 
 def _children() -> dict[int, list[Stat]]:

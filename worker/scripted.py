@@ -131,8 +131,13 @@ def with_microbatches(script: Script, global_batch: int) -> Script:
     return Script(first, tuple((step, filled(change)) for step, change in script.changes))
 
 
-def planned(shape: Shape, profiles: Sequence[ModelProfile], global_batch: int, precision: str) -> ParallelPlan:
-    """The plan of a shape, cut by the probe's times. Raises BadRequest where the shape cannot be."""
+def planned(
+    shape: Shape, profiles: Sequence[ModelProfile], global_batch: int, precision: str, cut: str
+) -> ParallelPlan:
+    """The plan of a shape. cut: by the probe's "time", or by the number of "layers", which is the same in every run.
+
+    Raises BadRequest where the shape cannot be.
+    """
     layers = len(profiles[0].layers)
     if not 1 <= shape.stages <= layers:
         raise BadRequest(f"{shape.stages} stages for {layers} layers; choose 1 to {layers}")
@@ -143,7 +148,7 @@ def planned(shape: Shape, profiles: Sequence[ModelProfile], global_batch: int, p
             "micro-batch count must divide it and give each replica one"
         )
     shares = split(microbatches, [1.0] * shape.replicas)
-    bounds = _cut(profiles[0], shape.stages, microbatches)
+    bounds = uniform(layers, shape.stages) if cut == "layers" else _cut(profiles[0], shape.stages, microbatches)
     plan = make_plan(bounds, shares, global_batch // microbatches, shape.schedule, shape.chunks)
     return replace(plan, precision=precision, slices=shape.slices)
 
@@ -171,6 +176,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--schedule", default="1f1b")
     made.add_argument("--microbatches", type=int)
     made.add_argument("--slices", type=int, default=1)
+    made.add_argument("--cut", choices=("layers", "time"), default="layers")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
     made.add_argument("--steps", type=int)

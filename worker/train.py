@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
-            return _Training(Path(folder), job, script, options.dtype, options.metrics).run()
+            return _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics).run()
     except BadRequest as error:
         print(f"jct train: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -52,9 +52,11 @@ def main(arguments: list[str]) -> int:
 class _Training:
     """A probe for the layers' times, then one attempt with its script."""
 
-    def __init__(self, folder: Path, job: JobSpec, script: Script, precision: str, metrics: Path | None) -> None:
+    def __init__(
+        self, folder: Path, job: JobSpec, script: Script, precision: str, cut: str, metrics: Path | None
+    ) -> None:
         self._folder, self._job, self._script, self._precision = folder, job, script, precision
-        self._metrics = metrics
+        self._cut, self._metrics = cut, metrics
         self._told = 0
 
     def run(self) -> int:
@@ -84,7 +86,7 @@ class _Training:
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
 
     def _plan(self, shape: Shape) -> Any:
-        return planned(shape, self._profiles_for(shape), self._global_batch, self._precision)
+        return planned(shape, self._profiles_for(shape), self._global_batch, self._precision, self._cut)
 
     def _profiles_for(self, shape: Shape) -> list[ModelProfile]:
         """Nearest in micro-batch size first."""

@@ -18,6 +18,7 @@ def train(
     schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, zb-h1, interleaved-1f1b, zbv, ...")] = "1f1b",
     microbatches: Annotated[int | None, typer.Option(help="Micro-batch COUNT of a step.")] = None,
     slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
+    cut: Annotated[str, typer.Option(help="Cut into stages evenly by layers, or by measured time.")] = "layers",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
     steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
@@ -30,8 +31,8 @@ def train(
     spec = parse_document(read_document(file))
     options: dict[str, object] = {
         "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches,
-        "slices": slices, "device": device,
-        "dtype": dtype, "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
+        "slices": slices, "cut": cut, "device": device, "dtype": dtype,
+        "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
     }  # fmt: skip
     command = ["train", "-"]
     for name, value in options.items():

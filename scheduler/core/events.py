@@ -133,10 +133,12 @@ class NodeHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A policy's answer to the snapshot of `decisions.version`. nonce: fresh and random, for attempts it starts."""
+    """A policy's answer to the snapshot of `decisions.version`. nonce: fresh and random, for attempts it starts. late:
+    why it is a quick answer and not the good one. error: why there is none."""
 
     decisions: Decisions
     nonce: str = ""
+    late: str = ""
     error: str = ""
 
 

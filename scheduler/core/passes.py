@@ -39,6 +39,8 @@ def planned(turn: Turn, event: Planned) -> None:
     if event.error:
         turn.note("PassFailed", event.error)
         return
+    if event.late:
+        turn.note("PassLate", event.late)
     decisions = event.decisions
     moves, victims = _valid(turn, [*decisions.resizes, *decisions.starts], decisions.preempts)
     for victim in victims:

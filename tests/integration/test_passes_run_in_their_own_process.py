@@ -1,0 +1,149 @@
+"""The policy's process: one for many passes, killed when late, replaced when it dies, gone with the daemon."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+from samples import devices, job, snapshot
+
+from policies.jct.priority import PriorityPolicy
+from scheduler.pass_process import PassFailed, PassProcess
+
+POLICIES = """
+import os, time
+from policies.jct.priority import PriorityPolicy
+
+class Thorough(PriorityPolicy):
+    def decide(self, snapshot, effort):
+        while effort:
+            time.sleep(1)
+        return super().decide(snapshot, effort)
+
+class Stuck:
+    def decide(self, snapshot, effort):
+        while True:
+            time.sleep(1)
+
+class Crashing(PriorityPolicy):
+    def decide(self, snapshot, effort):
+        if effort:
+            os._exit(3)
+        return super().decide(snapshot, effort)
+
+class Mistaken:
+    def decide(self, snapshot, effort):
+        raise ZeroDivisionError("no devices to share")
+"""
+SNAPSHOT = snapshot([job(1), job(2)], devices())
+
+
+@pytest.fixture
+def others(tmp_path, monkeypatch):
+    """Policies that another distribution brings along."""
+    (tmp_path / "others.py").write_text(POLICIES)
+    facts = tmp_path / "others-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    names = ("Thorough", "Stuck", "Crashing", "Mistaken")
+    lines = [f"{name.lower()} = others:{name}" for name in names]
+    (facts / "entry_points.txt").write_text("\n".join(["[jctd.policies]", *lines, ""]))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@asynccontextmanager
+async def passes(policy, limit_s=60.0):
+    process = PassProcess(policy, limit_s)
+    try:
+        yield process
+    finally:
+        await process.close()
+
+
+async def gone(pid):
+    while psutil.pid_exists(pid):
+        await asyncio.sleep(0.02)
+
+
+def test_one_process_answers_pass_after_pass_as_the_policy_itself_does():
+    async def story():
+        async with passes("priority") as process:
+            await process.start()
+            first = process.pid
+            for _ in range(3):
+                answer = await process.decide(SNAPSHOT)
+                assert answer.decisions == PriorityPolicy().decide(SNAPSHOT, 0)
+                assert not answer.late
+            assert process.pid == first
+            assert first != os.getpid()
+        await gone(first)
+
+    asyncio.run(story())
+
+
+def test_a_late_pass_is_killed_and_answered_quickly(others):
+    async def story():
+        async with passes("thorough", limit_s=8.0) as process:
+            await process.start()
+            first = process.pid
+            answer = await process.decide(SNAPSHOT)
+            assert answer.decisions.starts
+            assert answer.late == "policy thorough took over 8 s; its quick answer was taken"
+            assert process.pid != first
+            await gone(first)
+
+    asyncio.run(story())
+
+
+def test_a_policy_that_dies_is_answered_by_a_new_process(others):
+    async def story():
+        async with passes("crashing") as process:
+            answer = await process.decide(SNAPSHOT)
+            assert answer.decisions.starts
+            assert "ended without an answer" in answer.late
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            assert (await process.decide(SNAPSHOT)).decisions.starts
+
+    asyncio.run(story())
+
+
+def test_a_policy_that_never_answers_fails_the_pass_and_leaves_no_process(others):
+    async def story():
+        async with passes("stuck", limit_s=2.0) as process:
+            with pytest.raises(PassFailed, match="its quick answer did not come"):
+                await process.decide(SNAPSHOT)
+            assert process.pid is None
+
+    asyncio.run(story())
+
+
+def test_a_policy_that_raises_fails_the_pass_with_its_words(others, capfd):
+    async def story():
+        async with passes("mistaken") as process:
+            with pytest.raises(PassFailed, match="ZeroDivisionError: no devices to share"):
+                await process.decide(SNAPSHOT)
+            first = process.pid
+            with pytest.raises(PassFailed):
+                await process.decide(SNAPSHOT)
+            assert process.pid == first, "the process lives on"
+
+    asyncio.run(story())
+    assert "others.py" in capfd.readouterr().err, "the traceback is in the log"
+
+
+def test_the_process_ends_with_the_daemon_however_that_ends():
+    program = (
+        "import asyncio\nfrom scheduler.pass_process import PassProcess\n"
+        "async def main():\n    passes = PassProcess('priority')\n    await passes.start()\n"
+        "    print(passes.pid, flush=True)\n    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as daemon:
+        child = int(daemon.stdout.readline())
+        daemon.kill()
+    asyncio.run(asyncio.wait_for(gone(child), 60))
