@@ -170,12 +170,13 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)
-    fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic)
+    vault = Vault.at(settings.state)
+    secrets_of = partial(_secrets_of, state, vault)
+    fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
     driver.after_commit = partial(_after_commit, fleet)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    vault = Vault.at(settings.state)
     server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), vault, VERSION))
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
@@ -192,6 +193,14 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         router.close()
         log.info("stopped", note="workers go on; they are found again after the next start")
+
+
+def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
+    """Raises JctError where there are none, or another key sealed them."""
+    secret = state.secrets.get(str(job))
+    if secret is None:
+        raise JctError(Code.NOT_FOUND, f"the secrets of job {job} are gone")
+    return vault.open(secret.sealed)
 
 
 def _after_commit(fleet: Fleet, effects: Effects) -> None:

@@ -113,6 +113,20 @@ class AttemptView(TypedDict):
     members: list[MemberView]
 
 
+class AfterView(TypedDict):
+    """how: ok or any."""
+
+    job: int
+    how: str
+
+
+class UsedView(TypedDict):
+    """GPU-seconds held, and those spent on steps that no checkpoint kept."""
+
+    gpu_s: float
+    lost_gpu_s: float
+
+
 class JobView(JobSummary):
     """All that is known of one job. now: the daemon's clock."""
 
@@ -120,6 +134,14 @@ class JobView(JobSummary):
     labels: dict[str, str]
     note: str
     entrypoint: str
+    command: list[str]
+    time_limit_s: float | None
+    begin: str | None
+    after: list[AfterView]
+    array: int | None
+    task: int | None
+    env_from: list[str]
+    used: UsedView
     workdir: str
     env_keys: list[str]
     global_batch: int | None

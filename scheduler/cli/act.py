@@ -9,7 +9,8 @@ from scheduler.cli import exits
 from scheduler.cli.client import Client
 from scheduler.cli.options import Ids, Json, gpu_range
 from scheduler.cli.output import print_error, print_json
-from scheduler.core.errors import JctError
+from scheduler.cli.submit import moment, priority_of
+from scheduler.core.errors import Code, JctError
 
 Act = Callable[[Client, int], dict[str, Any]]
 
@@ -69,12 +70,14 @@ def update(
     json: Json = False,
 ) -> int:
     """Change what is named; the size and begin time only while a job waits."""
-    number = int(priority) if priority is not None and priority.lstrip("-").isdecimal() else priority
-    given = {"priority": number, "team": team, "queue": queue, "time_limit": time_limit, "begin": begin}
+    given = {"priority": priority_of(priority), "begin": moment(begin), "time_limit": time_limit}
+    given |= {"team": team, "queue": queue}
     named = {key: value for key, value in given.items() if value is not None}
     change: dict[str, Any] = {key: None if value == "none" else value for key, value in named.items()}
     if gpus is not None:
         change["gpus"] = gpu_range(gpus)
+    if not change:
+        raise JctError(Code.BAD_SPEC, "name at least one thing to change", hint="such as --priority 80")
     return _each(ids, lambda client, id: client.call("PATCH", f"jobs/{id}", body=change).json(), json)
 
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, Entry] = {
     "up": ("start", "up", "Start a daemon and an agent on this machine."),
     "demo": ("start", "demo", "Run three real trainings, a preemption and a resume."),
     "submit": ("submit", "submit", "Submit a job file."),
+    "run": ("run", "run", "Run any program as a job: jct run -- PROGRAM ..."),
     "ls": ("queue", "ls", "List jobs."),
     "show": ("show", "show", "Show all that is known of a job."),
     "logs": ("logs", "logs", "Print a job's logs, byte for byte."),

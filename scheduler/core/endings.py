@@ -7,6 +7,7 @@ from scheduler.core.beginnings import begin, start_if_gathered, unavailable
 from scheduler.core.caps import too_much, use_of
 from scheduler.core.entities import (
     Attempt,
+    AttemptKind,
     AttemptState,
     EndCause,
     GenerationState,
@@ -109,7 +110,7 @@ def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     members = turn.state.members_of(job_id, number)
     if any(member.gone_us is None and not _on_lost_node(turn, member) for member in members):
         return
-    cause, guilty = blame(attempt.cause, members)
+    cause, guilty = blame(attempt.cause, members, attempt.kind is AttemptKind.COMMAND)
     message = guilty.message if guilty is not None and guilty.message else attempt.stop_why
     _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
+from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job, Lease, LeaseState, NodeState, Wanted
 from scheduler.core.entities import JobState as Stored
 from scheduler.core.obstacles import Looker
@@ -36,6 +37,8 @@ def priority_of(state: State, job: Job) -> int:
 
 def remaining_steps(state: State, job: Job) -> int:
     """Declared steps less those done; of a waiting job, less those saved. At least 1."""
+    if job.spec.command:
+        return command_seconds(job.spec, job.ran_us / 1e6)
     progress = state.progress.get(job.id)
     done = progress.step if progress is not None and progress.step is not None else job.saved_step
     return max(1, (job.total_steps or state.probed(job).total_steps or 1) - (done or 0))
@@ -143,7 +146,7 @@ def _state(attempt: Attempt | None) -> str:
 
 def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
     """No victim until it has a checkpoint newer than its resume point, or has run its minimum (LIFECYCLE 13)."""
-    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is not AttemptKind.TRAIN:
+    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is AttemptKind.PROBE:
         return False
     saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
     assert attempt.running_us is not None
@@ -152,6 +155,8 @@ def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
 
 def menu_request(state: State, job: Job) -> MenuRequest:
     """What bounds the job's choice; the first training plan has pinned its micro-batch size (LIFECYCLE 7)."""
+    if job.spec.command:
+        return command_request(job.spec)
     spec, probed = job.spec, state.probed(job)
     return MenuRequest(
         profiles=probed.profiles, global_batch=job.global_batch or probed.global_batch or 1,

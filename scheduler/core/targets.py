@@ -1,6 +1,6 @@
 """What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
 
-from scheduler.core.entities import Attempt, AttemptState, Job, Member
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Generation, Job, Member
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.protocol.messages import Run, Stop, Target
@@ -21,11 +21,11 @@ def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target,
 def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettings) -> Target:
     generation = state.generation_of(member.job, member.attempt)
     assert generation is not None
-    plan = generation.plan
+    plan, is_command = generation.plan, attempt.kind is AttemptKind.COMMAND
     return Target(
         job=member.job, attempt=member.attempt, member=member.number, device=member.device,
-        want=_want(attempt), spec=_spec(state.jobs[member.job], attempt, settings), generation=generation.number,
-        plan=plan, ranks=generation.ranks, pilot=generation.ranks[plan.pilot_rank if plan is not None else 0],
+        want=_want(attempt), spec=_spec(state, state.jobs[member.job], attempt, settings), generation=generation.number,
+        plan=None if is_command else plan, ranks=generation.ranks, pilot=pilot_of(attempt, generation),
         store=attempt.store, save_no=attempt.save_no, signal_no=attempt.signal_no, signal=attempt.signal,
     )
 
@@ -40,9 +40,24 @@ def _want(attempt: Attempt) -> Run | Stop:
             return Stop(grace_s=0.0, why=attempt.message or "the attempt has ended", save=False)
 
 
-def _spec(job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
+def pilot_of(attempt: Attempt, generation: Generation) -> int:
+    """The member that speaks for the gang; of a command, the first one."""
+    if attempt.kind is AttemptKind.COMMAND or generation.plan is None:
+        return generation.ranks[0]
+    return generation.ranks[generation.plan.pilot_rank]
+
+
+def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
     return AttemptSpec(
         kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
         spec_key=job.spec_key, fingerprint=job.fingerprint,
+        places=_places(state, attempt),
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,
     )
+
+
+def _places(state: State, attempt: Attempt) -> tuple[tuple[str, str], ...]:
+    """For commands, which must know their place on their node; others ask their plan."""
+    if attempt.kind is not AttemptKind.COMMAND:
+        return ()
+    return tuple((member.node, member.device) for member in state.members_of(attempt.job, attempt.number))

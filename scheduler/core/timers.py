@@ -74,9 +74,11 @@ def _attempt_deadline(state: State, job: Job, cfg: CoreSettings) -> int | None:
         return begun + us(cfg.probe_timeout_s if attempt.running_us else cfg.start_timeout_s)
     if attempt.state is AttemptState.STARTING:
         return (attempt.starting_us or attempt.created_us) + us(cfg.start_timeout_s)
+    if attempt.kind is AttemptKind.COMMAND and job.spec.progress_timeout_s is None:
+        return None
     progress = state.progress.get(job.id)
     step_time_s = progress.step_time_s if progress is not None else None
-    allowed_s = max(cfg.stall_s, cfg.stall_steps * (step_time_s or 0.0))
+    allowed_s = job.spec.progress_timeout_s or max(cfg.stall_s, cfg.stall_steps * (step_time_s or 0.0))
     last = max(state.step_at_us.get(job.id, 0), attempt.running_us or 0, state.started_us + us(cfg.judge_after_s))
     return last + us(allowed_s)
 
@@ -91,7 +93,7 @@ def _judge_attempt(turn: Turn, job: Job) -> None:
         return
     attempt = turn.state.open_attempt(job.id)
     assert attempt is not None
-    if attempt.state is AttemptState.RUNNING and attempt.kind is AttemptKind.TRAIN:
+    if attempt.state is AttemptState.RUNNING and attempt.kind is not AttemptKind.PROBE:
         last = turn.state.step_at_us.get(job.id) or attempt.running_us or turn.now
         stop_stalled(turn, job, attempt, (turn.now - last) / 1e6)
     else:

@@ -25,7 +25,7 @@ _SAID_PLAINLY = {
     "model_attributes_type": "must be a mapping",
 }
 _WAYS_TO_RUN = ("entrypoint", "command", "script")
-_FOR_COMMANDS = ("processes", "progress_timeout")
+_FOR_COMMANDS = ("progress_timeout",)
 _FOR_PIPELINES = ("arguments", "parallel", "numerics", "profile")
 _MAX_INT = 2**63 - 1
 _MAX_DEPTH = 64
@@ -209,7 +209,6 @@ def _spec(job: JobFile) -> JobSpec:
         name=job.name,
         entrypoint=job.entrypoint or "",
         command=tuple(job.command or ()),
-        processes=job.processes,
         progress_timeout_s=float(job.progress_timeout) if job.progress_timeout else None,
         env_from=tuple(dict.fromkeys(job.env_from)),
         time_limit_s=float(job.time_limit) if job.time_limit else None,

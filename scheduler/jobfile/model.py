@@ -171,7 +171,7 @@ class JobFile(Part):
 
     NOT_YET: ClassVar[frozenset[str]] = frozenset(
         {
-            "script", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
+            "script", "processes", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
             "max_preemptions", "deadline", "signal_before_end", "on_exit", "rendezvous", "logs", "notify", "image",
             "sensitive", "extends", "min_memory",
         }
@@ -185,7 +185,6 @@ class JobFile(Part):
     note: Annotated[Text, Field(max_length=2_000)] = ""
     entrypoint: Annotated[str, Field(max_length=500), AfterValidator(_identifiers)] | None = None
     command: Annotated[list[Argument], Field(min_length=1, max_length=10_000)] | None = None
-    processes: Literal["per_gpu", "per_node"] = "per_gpu"
     arguments: dict[str, Any] = {}
     workdir: AbsolutePath
     env: Annotated[dict[str, str], BeforeValidator(_whole_as_text)] = {}

@@ -245,9 +245,10 @@ class Chunk(Message, frozen=True, kw_only=True):
 
 
 class Spawn(Message, frozen=True, kw_only=True):
-    """Start this member; the log's file descriptor travels beside the message."""
+    """Start this member; the log's file descriptor travels beside the message. secrets: for its environment alone."""
 
     target: Target
+    secrets: dict[str, str] = {}
 
 
 class ShimHello(Message, frozen=True, kw_only=True):
@@ -260,7 +261,24 @@ class ShimHello(Message, frozen=True, kw_only=True):
     protocol: int = PROTOCOL_VERSION
 
 
-FromAgent = Hello | Reports | Beat | Chunk
-ToAgent = Welcome | Refused | Targets | BeatAck | Read
+class NeedSecrets(Message, frozen=True, kw_only=True):
+    """An agent that is about to start members of this attempt asks for the values of the job's `env_from`."""
+
+    session: str
+    job: int
+    attempt: int
+
+
+class Secrets(Message, frozen=True, kw_only=True):
+    """Only over CURVE, only to a node that has a member of the attempt. missing: why there are none."""
+
+    job: int
+    attempt: int
+    values: dict[str, str]
+    missing: str = ""
+
+
+FromAgent = Hello | Reports | Beat | Chunk | NeedSecrets
+ToAgent = Welcome | Refused | Targets | BeatAck | Read | Secrets
 ToShim = Spawn | Target
 FromShim = ShimHello | Report

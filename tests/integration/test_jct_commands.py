@@ -235,6 +235,8 @@ def test_the_habits_of_others_work(jct, cluster, job_file, alias, name):
         assert jct(alias, job_file(), "-q")[1] == "1\n"
     elif name == "cancel":
         assert jct(alias, submitted(jct, job_file()))[0] == 0
+    elif name == "team":
+        assert "nothing is limited" in jct(alias)[2]
     else:
         assert jct(alias)[1].startswith("ID")
 

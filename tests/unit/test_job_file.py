@@ -178,7 +178,7 @@ def test_a_command_is_an_argument_list():
     with pytest.raises(BadSpec, match="a command decides that itself"):
         parse_document({"name": "a", "workdir": "/w", "command": ["x"], "parallel": {"pipeline_stages": 2}})
     with pytest.raises(BadSpec, match="is for jobs with a command"):
-        spec(processes="per_node")
+        spec(progress_timeout=60)
 
 
 @pytest.mark.parametrize("name", ["дата 🚀", "a b", "../../x", "-x", "$(touch pwned)", "12", "‏abc", "x" * 200])
