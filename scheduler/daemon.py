@@ -17,6 +17,7 @@ from typing import TextIO, cast
 
 import structlog
 import uvicorn
+from pydantic import ValidationError
 
 from policies import registry
 from scheduler.api.app import create_app
@@ -115,7 +116,12 @@ class Daemon:
 
 def main() -> None:
     """Entry point of the console script. Exits 1 with one clear message where it must not start."""
-    settings = _settings()
+    try:
+        settings = _settings()
+    except ValidationError as error:
+        for item in error.errors():
+            print(f"jctd: {item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+        sys.exit(EX_FAILED)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -155,6 +161,8 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://..., default: a file in --state")
     parser.add_argument("--host", help="address of the REST API (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port of the REST API (default 7740; 0 lets the system choose)")
+    parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM) of the REST API; needed off this host")
+    parser.add_argument("--tls-key", type=Path, help="its private key (PEM)")
     parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
@@ -177,7 +185,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), vault, VERSION))
+    app = create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), vault, VERSION)
+    server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
@@ -232,7 +241,9 @@ def _first_token(folder: Path, tokens: Tokens, now_us: int) -> None:
 def _announce(settings: DaemonSettings, listener: socket.socket, agents: str, epoch: int) -> None:
     """daemon.json: where this daemon listens, written once it does."""
     host, port = listener.getsockname()[:2]
-    facts = {"url": f"http://{host}:{port}", "agents": agents, "pid": os.getpid(), "epoch": epoch, "version": VERSION}
+    scheme = "http" if settings.tls_cert is None else "https"
+    facts = {"url": f"{scheme}://{host}:{port}", "agents": agents, "pid": os.getpid(), "epoch": epoch}
+    facts["version"] = VERSION
     file = settings.state / "daemon.json"
     temporary = file.with_suffix(".tmp")
     temporary.write_text(json.dumps(facts))
@@ -243,10 +254,11 @@ def _announce(settings: DaemonSettings, listener: socket.socket, agents: str, ep
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers: the daemon stops everything in order, within a few seconds."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: object, settings: DaemonSettings) -> None:
         config = uvicorn.Config(
             app,  # type: ignore[arg-type]
             log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=STOP_S, server_header=False,
+            ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key,
         )
         super().__init__(config)
 

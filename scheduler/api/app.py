@@ -7,6 +7,7 @@ from scheduler.api import accounting, events, inventory, jobs, logs, orders, pro
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
+from scheduler.api.rates import RateLimit
 from scheduler.core.errors import Code, JctError
 from scheduler.store.vault import Vault
 
@@ -31,6 +32,7 @@ def create_app(
     app.state.vault = vault
     problems.install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(RateLimit)
     app.add_middleware(RequestId)
     for router in _ROUTERS:
         app.include_router(router, prefix="/v1")

@@ -81,6 +81,8 @@ class NewQueue(QueueBody, Named):
 class NewClass(ClassBody, Named):
     """A priority class."""
 
+    value: Priority
+
 
 def _fields(body: Body) -> dict[str, Any]:
     """What was named, with lists as tuples."""
