@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from policies import registry
 from scheduler.api.app import create_app
+from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
@@ -35,10 +36,12 @@ from scheduler.protocol.spec import JobSpec
 from scheduler.settings import DaemonSettings
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
+from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
+from scheduler.transport.mqtt import Broker, Publisher
 from scheduler.transport.router import Router
 from scheduler.version import VERSION
 
@@ -51,7 +54,11 @@ EX_FAILED = 1
 class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
-    def __init__(self, driver: Driver, fleet: Fleet, repository: Repository) -> None:
+    def __init__(
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
+    ) -> None:
+        self.ring = ring
+        self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
         self._history = repository.history
@@ -59,6 +66,9 @@ class Daemon:
     @property
     def state(self) -> State:
         return self._driver.state
+
+    def metrics(self) -> bytes:
+        return self._metrics.render(self.now_us())
 
     @property
     def half_life_s(self) -> float:
@@ -165,6 +175,7 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--tls-key", type=Path, help="its private key (PEM)")
     parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
+    parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     if url := given.pop("database_url", None):
@@ -181,17 +192,20 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     vault = Vault.at(settings.state)
     secrets_of = partial(_secrets_of, state, vault)
     fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
-    driver.after_commit = partial(_after_commit, fleet)
+    ring, metrics = EventRing(), Metrics(state, VERSION, driver.settings.half_life_s)
+    driver.after_commit = partial(_after_commit, fleet, ring, metrics)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    app = create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), vault, VERSION)
+    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    if settings.mqtt_url is not None:
+        work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -204,6 +218,25 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         log.info("stopped", note="workers go on; they are found again after the next start")
 
 
+def _publisher(url: str, state: State, ring: EventRing, repository: Repository) -> Publisher:
+    history = repository.history
+
+    async def events(after: int, limit: int) -> list[Event]:
+        return await asyncio.to_thread(history.events, None, after, limit)
+
+    async def story(job: int) -> Story | None:
+        return await asyncio.to_thread(history.story, job)
+
+    save = partial(repository.remember, "mqtt")
+    return Publisher(Broker.parse(url), state, ring, events, story, partial(repository.remembered, "mqtt"), save)
+
+
+def _stop(server: "_Server", ring: EventRing) -> None:
+    """Streams end first, so that the server has nobody to wait for."""
+    ring.close()
+    server.stop()
+
+
 def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     """Raises JctError where there are none, or another key sealed them."""
     secret = state.secrets.get(str(job))
@@ -212,8 +245,10 @@ def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     return vault.open(secret.sealed)
 
 
-def _after_commit(fleet: Fleet, effects: Effects) -> None:
+def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
     fleet.after_commit(effects.refusals)
+    metrics.take(effects.events)
+    ring.add(effects.events)
 
 
 def _clock(state: State) -> "partial[int]":

@@ -29,6 +29,7 @@ class DaemonSettings(BaseSettings):
     tls_key: Path | None = None
     agents_host: str = "127.0.0.1"
     agents_port: int = Field(default=7741, ge=0, le=65535)
+    mqtt_url: str | None = None
     policy: str = "priority"
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from policies.jct.priority import PriorityPolicy
+from scheduler.api.metrics import Metrics
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import (
@@ -30,6 +31,7 @@ from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
+from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
 
@@ -48,6 +50,8 @@ class SmallCluster:
         self.tokens = Tokens(self.repository)
         self.audit = Audit(self.repository)
         self.vault = Vault.at(folder)
+        self.ring = EventRing()
+        self._metrics = Metrics(self.state, "0", 3600.0)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}
         self.missing = self.broken = ""
@@ -90,6 +94,8 @@ class SmallCluster:
     def _step(self, event: CoreEvent) -> int | None:
         out = step(self.state, event, self._now_us, self.settings)
         self.repository.commit(out)
+        self._metrics.take(out.events)
+        self.ring.add(out.events)
         for reply in out.replies:
             if reply.error is not None:
                 raise reply.error
@@ -102,6 +108,9 @@ class SmallCluster:
         return job
 
     # --- what the API asks ----------------------------------------------------------------------------------
+
+    def metrics(self) -> bytes:
+        return self._metrics.render(self._now_us)
 
     @property
     def half_life_s(self) -> float:

@@ -18,6 +18,8 @@ from scheduler.store.vault import Vault
 class FindsTokens(Protocol):
     def find(self, secret: str, now_us: int) -> Token | None: ...
 
+    def is_valid(self, token: Token, now_us: int) -> bool: ...
+
 
 class KeepsAudit(Protocol):
     def append(self, entry: AuditEntry) -> None: ...
@@ -39,11 +41,16 @@ class Caller:
     cluster: Cluster
     audit: KeepsAudit
     vault: Vault
+    tokens: FindsTokens
     request: str
 
     @property
     def user(self) -> str:
         return self.token.user
+
+    def still_valid(self) -> bool:
+        """Whether the token has been neither revoked nor outlived since the request began."""
+        return self.tokens.is_valid(self.token, self.cluster.now_us())
 
     @property
     def team_seen(self) -> str | None:
@@ -109,7 +116,8 @@ def caller(request: Request) -> Caller:
     token = tokens.find(secret.strip(), cluster(request).now_us()) if known else None
     if token is None:
         raise JctError(Code.NOT_LOGGED_IN, "this needs a valid token", hint="set JCT_TOKEN, or ask an admin for one")
-    return Caller(token, cluster(request), request.app.state.audit, request.app.state.vault, request_id(request))
+    state = request.app.state
+    return Caller(token, cluster(request), state.audit, state.vault, tokens, request_id(request))
 
 
 CallerDep = Annotated[Caller, Depends(caller)]

@@ -1,6 +1,7 @@
 """The REST application: /v1 behind tokens; health, readiness and the OpenAPI document in the open."""
 
 from fastapi import FastAPI
+from fastapi.responses import Response
 from typing_extensions import TypedDict
 
 from scheduler.api import accounting, events, inventory, jobs, logs, orders, problems, tenants, tokens, upkeep
@@ -48,5 +49,10 @@ def create_app(
         if why := cluster.trouble():
             raise JctError(Code.BUSY, f"jctd does not take requests now: {why}")
         return {"status": "ready"}
+
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    async def metrics(cluster: ClusterDep) -> Response:
+        """For Prometheus: counts, and no job's id or name."""
+        return Response(cluster.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app

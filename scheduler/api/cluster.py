@@ -9,6 +9,7 @@ from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
+from scheduler.store.ring import EventRing
 
 
 class Cluster(Protocol):
@@ -20,6 +21,13 @@ class Cluster(Protocol):
     @property
     def half_life_s(self) -> float:
         """In which what a team has used counts half."""
+
+    @property
+    def ring(self) -> EventRing:
+        """The newest committed events."""
+
+    def metrics(self) -> bytes:
+        """In Prometheus' text format."""
 
     def now_us(self) -> int: ...
 

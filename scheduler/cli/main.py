@@ -50,6 +50,7 @@ COMMANDS: dict[str, Entry] = {
     "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
     "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
     "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
+    "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel", "quota": "team"}

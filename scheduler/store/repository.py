@@ -92,6 +92,16 @@ class Repository:
 
     # --- everything the core remembers -----------------------------------------------------------------------
 
+    def remember(self, name: str, value: int) -> None:
+        """A number of its own, which only grows: how far an outside listener has come."""
+        with self.transaction() as connection:
+            _put_meta(connection, name, value)
+
+    def remembered(self, name: str) -> int:
+        """0 where nothing was remembered."""
+        with self.read.connect() as connection:
+            return connection.scalar(select(_META.c.value).where(_META.c.name == name)) or 0
+
     def load(self) -> State:
         """All jobs that are not DONE or still hold a device, the newest that are, and what belongs to them."""
         jobs = TABLES[Job]

@@ -90,6 +90,11 @@ class Tokens:
         token = self._by_hash.get(_hash(secret))
         return token if token is not None and token.valid(now_us) else None
 
+    def is_valid(self, token: Token, now_us: int) -> bool:
+        """Whether a token that was found before still is."""
+        now = self._by_hash.get(token.hash)
+        return now is not None and now.valid(now_us)
+
     def revoke(self, id: int, now_us: int) -> None:
         """From now on. Raises JctError NOT_FOUND; revoking twice is harmless."""
         token = next((token for token in self._by_hash.values() if token.id == id), None)
