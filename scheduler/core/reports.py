@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from scheduler.core.endings import end_if_gone, free_device, stop_attempt
+from scheduler.core.changes import newcomer_ended, take_word
+from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import (
     Attempt,
     AttemptKind,
@@ -13,7 +14,8 @@ from scheduler.core.entities import (
     Member,
     ProfileRecord,
 )
-from scheduler.core.state import Progress
+from scheduler.core.leases import free_device
+from scheduler.core.state import Progress, Role
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import Cause, Phase, Report
 
@@ -35,6 +37,7 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
     if attempt.state is not AttemptState.ENDED:
         job = state.jobs[report.job]
         _take_store(turn, report)
+        take_word(turn, attempt, report)
         if _is_pilot(turn, report):
             _take_progress(turn, job, report)
         if report.phase in _OVER:
@@ -55,15 +58,16 @@ def _unknown(turn: Turn, node: str, report: Report) -> None:
 
 def _is_pilot(turn: Turn, report: Report) -> bool:
     generation = turn.state.generation_of(report.job, report.attempt)
-    if generation is None:
-        return False
-    rank = generation.plan.pilot_rank if generation.plan is not None else 0
-    return generation.ranks[rank] == report.member
+    return generation is not None and generation.pilot == report.member
 
 
 def _take_store(turn: Turn, report: Report) -> None:
+    """Each generation has a store of its own, beside its pilot."""
     attempt = turn.state.attempts[report.job, report.attempt]
-    if report.store is not None and attempt.store != report.store and _is_pilot(turn, report):
+    generation = turn.state.aimed(report.job, report.attempt)
+    if report.store is None or attempt.store == report.store or generation is None:
+        return
+    if report.member == generation.pilot and report.store_generation == generation.number:
         turn.put(replace(attempt, store=report.store))
 
 
@@ -156,7 +160,7 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
     attempt = turn.state.attempts[report.job, report.attempt]
     how = _how(report)
     turn.note("MemberEnded", f"member {member.number} on {member.node}: {how}", job=job.id, attempt=attempt.number)
-    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING):
+    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or _ends_alone(turn, attempt, member, report):
         return
     if report.cause in (Cause.FINISHED, Cause.PROBE_DONE):
         finished = report.cause is Cause.FINISHED
@@ -166,6 +170,19 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
     else:
         why = f"member {member.number} on {member.node} ended: {how}"
         stop_attempt(turn, turn.state.jobs[job.id], None, grace_s=turn.settings.blame_s, save=False, why=why)
+
+
+def _ends_alone(turn: Turn, attempt: Attempt, member: Member, report: Report) -> bool:
+    """Whether the gang goes on without the member: it had no part in it any more, or not yet."""
+    state, role = turn.state, turn.state.role(member)
+    if report.cause is Cause.FINISHED or role is Role.PAST:
+        return role is Role.PAST
+    proposed = state.proposed(attempt.job, attempt.number)
+    if role is Role.NEWCOMER:
+        newcomer_ended(turn, attempt, f"newcomer {member.number} on {member.node} ended: {_how(report)}")
+        return True
+    leaves = proposed is not None and member.number not in proposed.ranks
+    return leaves and report.cause is Cause.STOPPED
 
 
 def _how(report: Report) -> str:

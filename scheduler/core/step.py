@@ -72,6 +72,8 @@ def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
             state.reports.pop(member_key, None)
         for key in keys:
             del state.attempts[key]
-            state.generations.pop((*key, 1), None)
+            for generation in state.generations_of(*key):
+                del state.generations[(*key, generation.number)]
         del state.jobs[job_id]
-        state.start_at_us.pop(job_id, None)
+        for book in (state.start_at_us, state.changed_us, state.stops_to_change):
+            book.pop(job_id, None)
