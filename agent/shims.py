@@ -27,7 +27,8 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Gang:
-    """One attempt's processes on this node. process: a pidfd of the shim, or -1 before it runs."""
+    """One attempt's processes on this node. process: a pidfd of the shim, or -1 before it runs. stops: when the members
+    that shall stop are late, on the loop's clock."""
 
     attempt: Attempt
     spec: AttemptSpec
@@ -38,6 +39,7 @@ class Gang:
     reports: dict[int, Report] = field(default_factory=dict)
     task: asyncio.Task[None] | None = None
     deadline: asyncio.TimerHandle | None = None
+    stops: dict[int, float] = field(default_factory=dict)
 
 
 class Shims:
@@ -96,8 +98,8 @@ class Shims:
         if gang is None:
             return
         if isinstance(target.want, Stop):
-            self._arm(gang, target.want.grace_s)
-            if target.want.grace_s == 0 and not gang.link.greeted:
+            self._arm(gang, target.member, target.want.grace_s)
+            if target.want.grace_s == 0 and not gang.link.greeted and self._all_stop(gang):
                 gang.link.drop_unsent()  # nothing was forked yet: end the shim itself
                 gang.box.kill()
                 return
@@ -210,14 +212,18 @@ class Shims:
                 gang.link.hang_up()
         self._on_report(report)
 
-    def _arm(self, gang: Gang, grace_s: float) -> None:
-        """The shim runs the grace; should it fail to, everything is killed a little later."""
+    def _arm(self, gang: Gang, member: int, grace_s: float) -> None:
+        """The shim runs the grace. Should it fail to, everything is killed a little later, once nobody shall go on."""
         loop = asyncio.get_running_loop()
         due = loop.time() + grace_s + KILL_AFTER_GRACE_S
-        if gang.deadline is None or due < gang.deadline.when():
+        gang.stops[member] = min(due, gang.stops.get(member, due))
+        if self._all_stop(gang):
             if gang.deadline is not None:
                 gang.deadline.cancel()
-            gang.deadline = loop.call_at(due, gang.box.kill)
+            gang.deadline = loop.call_at(max(gang.stops.values()), gang.box.kill)
+
+    def _all_stop(self, gang: Gang) -> bool:
+        return all(report.phase is Phase.GONE or member in gang.stops for member, report in gang.reports.items())
 
 
 def _alive(process: int) -> bool:

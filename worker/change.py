@@ -104,7 +104,7 @@ class Proposal:
                 self._ready = target.generation
         except Ended as end:
             if self._is_pilot:
-                self._control.note(f"generation {target.generation} is dropped: {end.message}")
+                self._control.dropped(target.generation, end.message)
                 if self._open == target.generation:
                     self.drop(end.message)
 

@@ -112,6 +112,11 @@ class Control:
             print(f"jctd: {message}", flush=True)
         self.report(message=message)
 
+    def dropped(self, generation: int, why: str) -> None:
+        """The pilot's word that a proposed generation will not be."""
+        self.report(dropped=generation)
+        self.note(f"generation {generation} is dropped: {why}")
+
     def last_word(self, end: Ended) -> None:
         """The end's cause and message, sent before this returns. An earlier note stays where the end says nothing."""
         with self._changed:

@@ -208,7 +208,7 @@ class Member:
             switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
         except Dropped as dropped:
             if old.is_pilot:
-                self.control.note(f"generation {world.generation} is dropped: {dropped}")
+                self.control.dropped(world.generation, str(dropped))
             present.proposal.drop(str(dropped))
             present.trainer.go_on(boundary)
             return present
@@ -243,7 +243,7 @@ class Member:
                 checkpoint.keep,
             )
         proposal = Proposal(self.control, world, generation.is_pilot)
-        self.control.report(phase=Phase.TRAINING, generation=world.generation, plan=generation.plan)
+        self.control.report(phase=Phase.TRAINING, generation=world.generation, plan=generation.plan, live=True)
         pilot, metrics, folder = None, None, None
         if generation.is_pilot:
             every_s = checkpoint.every_s if checkpoint is not None else 0.0

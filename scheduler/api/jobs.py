@@ -14,7 +14,7 @@ from scheduler.api.shapes import JobPage, JobView
 from scheduler.api.submitting import admit, allowed_priority, check_queue, check_secrets, past_parents, same
 from scheduler.api.times import rfc3339
 from scheduler.api.views import Moment, job_summary, job_view
-from scheduler.core.changes import version_of
+from scheduler.core.edits import version_of
 from scheduler.core.entities import Job, JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change as ChangeJob

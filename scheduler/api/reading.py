@@ -36,7 +36,8 @@ def find_member(story: Story, query: LogQuery) -> Member:
     attempt = query.attempt or story.attempts[-1].number
     number = query.member or 0
     if query.rank is not None:
-        ranks = next((item.ranks for item in reversed(story.generations) if item.attempt == attempt), ())
+        shape = story.shape_of(attempt)
+        ranks = shape.ranks if shape is not None else ()
         number = ranks[query.rank] if query.rank < len(ranks) else -1
     members = [member for member in story.members if member.attempt == attempt]
     found = next((member for member in members if member.number == number), None)

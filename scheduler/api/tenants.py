@@ -19,7 +19,7 @@ from scheduler.api.answers import Body, Plain, answer
 from scheduler.api.shapes import RecordList, RecordView
 from scheduler.core.accounts import shares
 from scheduler.core.caps import Use, use_of
-from scheduler.core.changes import version_of
+from scheduler.core.edits import version_of
 from scheduler.core.errors import Code, JctError
 from scheduler.core.records import Capped, PriorityClass, Queue, Record, Team, User
 from scheduler.jobfile.fields import MAX_PRIORITY, Name, Priority

@@ -13,7 +13,7 @@ from scheduler.api.acts import Really
 from scheduler.api.answers import Body, Plain, answer
 from scheduler.api.shapes import RecordList, RecordView
 from scheduler.api.times import rfc3339
-from scheduler.core.changes import version_of
+from scheduler.core.edits import version_of
 from scheduler.core.errors import Code, JctError
 from scheduler.core.records import Drain, Reservation
 from scheduler.core.settings import us

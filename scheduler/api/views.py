@@ -31,7 +31,6 @@ from scheduler.core.entities import (
     AttemptKind,
     AttemptState,
     Event,
-    Generation,
     JobState,
     LeaseState,
     Member,
@@ -99,7 +98,7 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
             max=job.spec.max_devices,
         ),
         plan=_newest_plan(story),
-        nodes=_nodes(story.members, attempt.number) if attempt is not None and is_open else [],
+        nodes=_nodes(story, attempt.number) if attempt is not None and is_open else [],
         step=_step(story, progress),
         total_steps=job.total_steps,
         loss=progress.loss if progress else None,
@@ -161,7 +160,7 @@ def _used(story: Story, now_us: int) -> UsedView:
 
 def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
     members = [member for member in story.members if member.attempt == attempt.number]
-    generation = _generation(story, attempt.number)
+    generation = story.shape_of(attempt.number)
     plan = generation.plan if generation and not story.job.spec.command else None
     ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
     return AttemptView(
@@ -172,8 +171,8 @@ def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
         message=attempt.message,
         stages=len(plan.stages) if plan else None,
         plan=plan_view(plan),
-        nodes=_nodes(story.members, attempt.number),
-        devices=[member.device for member in members],
+        nodes=_nodes(story, attempt.number),
+        devices=[member.device for member in _present(story, attempt.number)],
         created=rfc3339(attempt.created_us),
         starting=rfc3339(attempt.starting_us),
         running=rfc3339(attempt.running_us),
@@ -198,21 +197,24 @@ def _member_view(member: Member, rank: int | None) -> MemberView:
     )
 
 
-def _generation(story: Story, attempt: int) -> Generation | None:
-    """The attempt's newest."""
-    return next((item for item in reversed(story.generations) if item.attempt == attempt), None)
-
-
 def _newest_plan(story: Story) -> Plan | None:
     """Of the newest attempt that had one; a probe has none."""
     if story.job.spec.command:
         return None
-    return plan_view(next((item.plan for item in reversed(story.generations) if item.plan is not None), None))
+    shapes = (story.shape_of(attempt.number) for attempt in reversed(story.attempts))
+    return plan_view(next((shape.plan for shape in shapes if shape is not None and shape.plan is not None), None))
 
 
-def _nodes(members: tuple[Member, ...], attempt: int) -> list[str]:
-    """In the members' order, each once."""
-    return list(dict.fromkeys(member.node for member in members if member.attempt == attempt))
+def _present(story: Story, attempt: int) -> list[Member]:
+    """Members of the attempt's present shape, in the order of their ranks."""
+    shape = story.shape_of(attempt)
+    members = {member.number: member for member in story.members if member.attempt == attempt}
+    return [members[number] for number in shape.ranks if number in members] if shape is not None else []
+
+
+def _nodes(story: Story, attempt: int) -> list[str]:
+    """In the order of ranks, each once."""
+    return list(dict.fromkeys(member.node for member in _present(story, attempt)))
 
 
 def _step(story: Story, progress: Progress | None) -> int | None:

@@ -61,7 +61,7 @@ def begin(turn: Turn, start: Start, nonce: str) -> None:
     for k, device in enumerate(start.devices):
         node = state.devices[device].node
         turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
-        _lease(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
+        lease_device(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
     data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
     turn.note("Placed", _placed(start, kind), job=job.id, attempt=number, data=data)
     start_if_gathered(turn, job.id, number)
@@ -96,7 +96,8 @@ def _activated(job: Job, start: Start, number: int) -> Job:
     )
 
 
-def _lease(turn: Turn, device: str, job: int, attempt: int, member: int, state: LeaseState) -> None:
+def lease_device(turn: Turn, device: str, job: int, attempt: int, member: int, state: LeaseState) -> None:
+    """Tie a device to a member, now or once its holder is gone."""
     counters = turn.state.counters
     lease = Lease(
         id=counters.lease, device=device, job=job, attempt=attempt, member=member, state=state, created_us=turn.now

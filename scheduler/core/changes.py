@@ -1,149 +1,169 @@
-"""Changes of what people decide: fields of a job, and records of teams, queues and the like.
+"""A running attempt changes its shape while it trains: its next generation (LIFECYCLE 14 to 23).
 
-A change carries the version that its author has seen, if any: where the value is another by now, nothing happens and
-the answer is a CONFLICT.
+1. A resize is *proposed* where every member says that it can change live and each new device is free, or will be when
+   somebody else has stopped or left. Newcomers and their leases are written down with the generation.
+2. When all its devices are held the generation is *gathered*: from then on Targets name it, newcomers start and import
+   while training goes on, and the pilot switches at a step boundary, or drops the change.
+3. The word of the new generation's pilot makes it ACTIVE. Who has no place in it leaves by itself, and its device goes
+   on to whom it was promised.
+4. A change that is dropped is done once more through a checkpoint and a new attempt, unless only a newcomer had died
+   and nobody waits for a device: then the job goes on as it was.
 """
 
-import hashlib
 from dataclasses import replace
-from typing import Any
 
-import msgspec
-
-from scheduler.core.caps import holders, too_much, use_of
-from scheduler.core.effects import Reply
-from scheduler.core.entities import Job, JobState
-from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Change, Erase, Write
-from scheduler.core.records import DEFAULT_QUEUE, Capped, Record
+from policies.model.decision import Start
+from scheduler.core.beginnings import lease_device
+from scheduler.core.endings import stop_attempt
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    EndCause,
+    Generation,
+    GenerationState,
+    Job,
+    LeaseState,
+    Member,
+)
+from scheduler.core.leases import drop_members
+from scheduler.core.state import Change, Role, State
 from scheduler.core.turn import Turn
-
-WAITING_ONLY = frozenset({"min_devices", "max_devices", "allowed_devices", "begin_us"})
-"""Fields that a job can change only while it waits."""
-
-_CAPS = ("max_devices", "max_running", "max_pending")
+from scheduler.protocol.messages import Phase, Report
 
 
-def version_of(value: Job | Record) -> str:
-    """Of what people can change in it; equal values have equal versions."""
-    seen: Any = msgspec.to_builtins(value)
-    if isinstance(value, Job):
-        seen = [value.id, value.priority, value.first_us, value.wanted, msgspec.to_builtins(value.spec)]
-    return hashlib.sha256(msgspec.json.encode(seen, order="sorted")).hexdigest()[:16]
+def can_change(state: State, start: Start) -> bool:
+    """Whether a running job can take these devices and this plan without stopping."""
+    attempt = state.open_attempt(start.job)
+    if attempt is None or attempt.state is not AttemptState.RUNNING or attempt.kind is not AttemptKind.TRAIN:
+        return False
+    if start.plan is None or state.proposed(attempt.job, attempt.number) is not None:
+        return False
+    if state.stops_to_change.get(attempt.job) == attempt.number:
+        return False
+    present = state.present_members(attempt.job, attempt.number)
+    reports = [state.reports.get((member.job, member.attempt, member.number)) for member in present]
+    if not all(report is not None and report.live and report.phase not in _OVER for report in reports):
+        return False
+    own = {member.device for member in present}
+    return all(device in own or _comes_free(state, device) for device in start.devices)
 
 
-def change(turn: Turn, event: Change) -> None:
-    """Raises nothing: refusals are answers. Names are `priority` and those of JobSpec."""
-    job = turn.state.jobs.get(event.job)
-    try:
-        if job is None:
-            raise JctError(Code.NOT_FOUND, f"there is no job {event.job}", hint="list yours with: jct ls -a")
-        _expect(event.expected, job, f"job {job.id}")
-        changed = _changed(turn, job, dict(event.changes))
-    except JctError as error:
-        turn.out.replies.append(Reply(event.request, error=error))
+_OVER = (Phase.EXITED, Phase.GONE)
+
+
+def _comes_free(state: State, device: str) -> bool:
+    """It is free, or its holder is on its way out and waits for nobody."""
+    for lease in state.leases.values():
+        if lease.device != device:
+            continue
+        if lease.state is not LeaseState.HELD:
+            return False
+        attempt = state.attempts[lease.job, lease.attempt]
+        if attempt.state is AttemptState.STOPPING:
+            continue
+        generation = state.aimed(lease.job, lease.attempt)
+        if attempt.state is not AttemptState.RUNNING or generation is None or lease.member in generation.ranks:
+            return False
+    return True
+
+
+def propose(turn: Turn, start: Start, nonce: str) -> None:
+    """The next generation of a running job. Members whose device stays keep their process."""
+    state = turn.state
+    attempt = state.open_attempt(start.job)
+    assert attempt is not None
+    key = (attempt.job, attempt.number)
+    present = {member.device: member for member in state.present_members(*key)}
+    held = {lease.device for lease in state.leases.values() if lease.state is LeaseState.HELD}
+    ranks: list[int] = []
+    count = len(state.members_of(*key))
+    for device in start.devices:
+        if device in present:
+            ranks.append(present[device].number)
+            continue
+        ranks.append(count)
+        node = state.devices[device].node
+        turn.put(Member(job=key[0], attempt=key[1], number=count, node=node, device=device))
+        lease_device(turn, device, *key, count, LeaseState.PROMISED if device in held else LeaseState.HELD)
+        count += 1
+    number = len(state.generations_of(*key)) + 1
+    turn.put(Generation(job=key[0], attempt=key[1], number=number, plan=start.plan, ranks=tuple(ranks)))
+    turn.put(replace(attempt, store=None))
+    state.changing[attempt.job] = Change(start, nonce, turn.now)
+    assert start.plan is not None
+    text = f"from {len(present)} to {len(start.devices)} device(s), {start.plan.shape}, while it trains"
+    data = {"devices": list(start.devices), "plan": start.plan.shape, "generation": number}
+    turn.note("Resizing", text, job=attempt.job, attempt=attempt.number, data=data)
+
+
+def take_word(turn: Turn, attempt: Attempt, report: Report) -> None:
+    """What a report says about a change that is under way: it has happened, or it was dropped."""
+    state = turn.state
+    proposed = state.proposed(attempt.job, attempt.number)
+    active = state.generation_of(attempt.job, attempt.number)
+    if proposed is None or active is None:
         return
-    if changed != job:
-        turn.put(changed)
-        old, new = _difference(job, changed, event)
-        text = ", ".join(f"{name} {old[name]} -> {new[name]}" for name in new)
-        kind = "PriorityChanged" if list(new) == ["priority"] else "Changed"
-        data = {"old": old["priority"], "new": new["priority"]} if kind != "Changed" else {"old": old, "new": new}
-        turn.note(kind, text, actor=event.actor, job=job.id, data=data)
+    if report.member == proposed.pilot and report.generation == proposed.number and report.plan is not None:
+        turn.put(replace(active, state=GenerationState.CLOSED))
+        turn.put(replace(proposed, state=GenerationState.ACTIVE))
+        state.changing.pop(attempt.job, None)
+        state.changed_us[attempt.job] = turn.now
+        assert proposed.plan is not None
+        text = f"{proposed.plan.shape} on {len(proposed.ranks)} device(s)"
+        turn.note("Resized", text, job=attempt.job, attempt=attempt.number, data={"generation": proposed.number})
         turn.replan()
-    turn.out.replies.append(Reply(event.request, job.id))
+    elif report.member == active.pilot and report.dropped >= proposed.number:
+        drop(turn, attempt, proposed, report.message or "its pilot has dropped it")
 
 
-def _expect(expected: str | None, value: Job | Record | None, name: str) -> None:
-    if expected is not None and (value is None or expected != version_of(value)):
-        raise JctError(Code.CONFLICT, f"{name} has changed meanwhile", hint="look at it again, then repeat the change")
+def newcomer_ended(turn: Turn, attempt: Attempt, why: str) -> None:
+    """A member of the proposed generation ended before the decision: no change (LIFECYCLE 20)."""
+    proposed = turn.state.proposed(attempt.job, attempt.number)
+    if proposed is not None and attempt.state is AttemptState.RUNNING:
+        drop(turn, attempt, proposed, why, goes_on=True)
 
 
-def _changed(turn: Turn, job: Job, changes: dict[str, Any]) -> Job:
-    """Raises JctError where the job's state or a cap forbids it."""
-    if job.state is JobState.DONE:
-        message = f"job {job.id} has already ended ({job.result})"
-        raise JctError(Code.CONFLICT, message, hint="submit it again as a new job")
-    late = sorted(WAITING_ONLY & changes.keys())
-    if late and job.state is not JobState.QUEUED:
-        raise JctError(Code.CONFLICT, f"job {job.id} has begun; {late[0]} can be changed only while it waits")
-    if "queue" in changes and changes["queue"] not in turn.state.queues:
-        raise JctError(Code.BAD_SPEC, f"there is no queue {changes['queue']!r}", field="queue")
-    changed = replace(
-        job, priority=changes.pop("priority", job.priority), spec=msgspec.structs.replace(job.spec, **changes)
-    )
-    if holders(changed) != holders(job):
-        _check_new_holders(turn, job, changed)
-    return changed
+def judge_change(turn: Turn, job: Job, attempt: Attempt) -> None:
+    """A change that takes longer than a start may is dropped."""
+    proposed = turn.state.proposed(job.id, attempt.number)
+    deadline = change_deadline(turn.state, attempt, turn.settings.start_timeout_s)
+    if proposed is not None and deadline is not None and turn.now >= deadline:
+        drop(turn, attempt, proposed, "it took longer than allowed")
 
 
-def _check_new_holders(turn: Turn, old: Job, new: Job) -> None:
-    """What it has must fit below the caps of its new team and queue."""
-    use = use_of(turn.state)
-    devices = {lease.device for lease in turn.state.leases.values() if lease.job == old.id}
-    if old.id in turn.state.resizing:
-        devices |= set(turn.state.resizing[old.id][0].devices)
-    runs = old.state is JobState.ACTIVE
-    for holder in set(holders(old)):  # it does not count against those it stays with
-        use.devices.get(holder, set()).difference_update(devices)
-        use.running[holder] -= runs
-    if runs and (over := too_much(turn.state, use, new, devices)) is not None:
-        raise JctError(Code.QUOTA, f"job {old.id} would be too much there: {over[1]}")
+def change_deadline(state: State, attempt: Attempt, allowed_s: float) -> int | None:
+    """When the change under way is late, in microseconds; None where there is none."""
+    if state.proposed(attempt.job, attempt.number) is None:
+        return None
+    change = state.changing.get(attempt.job)
+    return (change.since_us if change is not None else state.started_us) + round(allowed_s * 1e6)
 
 
-def _difference(old: Job, new: Job, event: Change) -> tuple[dict[str, Any], dict[str, Any]]:
-    def values(job: Job) -> dict[str, Any]:
-        return {name: job.priority if name == "priority" else getattr(job.spec, name) for name in event.changes}
-
-    before, after = values(old), values(new)
-    differing = [name for name in after if after[name] != before[name]]
-    return {name: before[name] for name in differing}, {name: after[name] for name in differing}
-
-
-def write(turn: Turn, event: Write) -> None:
-    """A new or changed record."""
-    record = event.record
-    old = turn.state.book(record.kind).get(record.name)
-    try:
-        _expect(event.expected, old, f"{record.kind} {record.name!r}")
-    except JctError as error:
-        turn.out.replies.append(Reply(event.request, error=error))
-        return
-    if isinstance(record, Capped):
-        first = turn.state.counters.lease
-        if old is not None and all(getattr(old, name) == getattr(record, name) for name in _CAPS):
-            first = old.capped_lease
-        record = replace(record, capped_lease=first)
-    if record != old:
-        turn.put(record)
-        data = {"old": msgspec.to_builtins(old) if old is not None else None, "new": msgspec.to_builtins(record)}
-        verb = "changed" if old is not None else "made"
-        turn.note("Written", f"{record.kind} {record.name!r} {verb}", actor=event.actor, data=data)
-        turn.replan()
-    turn.out.replies.append(Reply(event.request, 0))
-
-
-def erase(turn: Turn, event: Erase) -> None:
-    """The record is gone, and what it limited is not limited any more. A queue with jobs stays."""
-    book = turn.state.book(event.kind)
-    error = None
-    if event.name not in book:
-        error = JctError(Code.NOT_FOUND, f"there is no {event.kind} {event.name!r}")
-    elif event.kind == "queue" and (why := _needed(turn, event.name)):
-        error = JctError(Code.CONFLICT, f"queue {event.name!r} {why}")
-    if error is not None:
-        turn.out.replies.append(Reply(event.request, error=error))
-        return
-    old = book.pop(event.name)
-    turn.out.gone_records.append((event.kind, event.name))
-    data = {"old": msgspec.to_builtins(old), "new": None}
-    turn.note("Erased", f"{event.kind} {event.name!r} removed", actor=event.actor, data=data)
+def drop(turn: Turn, attempt: Attempt, proposed: Generation, why: str, *, goes_on: bool = False) -> None:
+    """No live change. goes_on: the job may stay as it is, if nobody waits for what it was to give up."""
+    state, job = turn.state, turn.state.jobs[attempt.job]
+    ungathered = not state.gathered(proposed)
+    newcomers = [m for m in state.members_of(attempt.job, attempt.number) if state.role(m) is Role.NEWCOMER]
+    turn.put(replace(proposed, state=GenerationState.DROPPED))
+    turn.note("ResizeDropped", why, job=job.id, attempt=attempt.number)
+    if ungathered:
+        drop_members(turn, [member for member in newcomers if member.gone_us is None])
+    change = state.changing.pop(job.id, None)
+    state.stops_to_change[job.id] = attempt.number
     turn.replan()
-    turn.out.replies.append(Reply(event.request, 0))
+    if attempt.state is not AttemptState.RUNNING or (goes_on and not _waited_for(state, attempt)):
+        return
+    if change is not None:
+        state.resizing[job.id] = (change.start, change.nonce)
+    text = f"resized through a checkpoint: {why}"
+    stop_attempt(turn, job, EndCause.RESIZED, grace_s=job.spec.grace_s, save=True, why=text)
 
 
-def _needed(turn: Turn, queue: str) -> str:
-    if queue == DEFAULT_QUEUE:
-        return "is where jobs go that name none"
-    living = [job.id for job in turn.state.jobs.values() if job.spec.queue == queue and job.state is not JobState.DONE]
-    return f"has {len(living)} jobs that have not ended" if living else ""
+def _waited_for(state: State, attempt: Attempt) -> bool:
+    """Whether another job was promised one of the attempt's devices."""
+    own = {member.device for member in state.present_members(attempt.job, attempt.number)}
+    return any(
+        lease.device in own and lease.state is LeaseState.PROMISED and lease.job != attempt.job
+        for lease in state.leases.values()
+    )

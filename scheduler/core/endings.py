@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.accounts import charge
-from scheduler.core.beginnings import begin, start_if_gathered, unavailable
+from scheduler.core.beginnings import begin, unavailable
 from scheduler.core.caps import too_much, use_of
 from scheduler.core.entities import (
     Attempt,
@@ -13,14 +13,15 @@ from scheduler.core.entities import (
     GenerationState,
     Job,
     JobState,
-    LeaseState,
     Member,
     NodeState,
     Result,
     Wanted,
 )
+from scheduler.core.leases import drop_members
 from scheduler.core.outcome import after_attempt, blame
 from scheduler.core.settings import us
+from scheduler.core.state import Role
 from scheduler.core.turn import Turn
 
 _GENERATION_END = {
@@ -66,8 +67,19 @@ def stop_attempt(
                 stop_grace_s=grace_s, stop_save=save, stop_why=why, stop_by=by,
             )
             turn.put(stopping)
+            _give_up_ungathered(turn, attempt)
             turn.note("Stopping", why, actor=by, job=job.id, attempt=attempt.number)
             end_if_gone(turn, job.id, attempt.number)
+
+
+def _give_up_ungathered(turn: Turn, attempt: Attempt) -> None:
+    """A change whose devices are not all there yet is none; members of one that is gathered stop like all others."""
+    proposed = turn.state.proposed(attempt.job, attempt.number)
+    if proposed is None or turn.state.gathered(proposed):
+        return
+    newcomers = [m for m in turn.state.members_of(attempt.job, attempt.number) if turn.state.role(m) is Role.NEWCOMER]
+    turn.put(replace(proposed, state=GenerationState.DROPPED))
+    drop_members(turn, newcomers)
 
 
 def _shorten(turn: Turn, attempt: Attempt, cause: EndCause | None, grace_s: float, why: str, by: str) -> None:
@@ -84,24 +96,6 @@ def _shorten(turn: Turn, attempt: Attempt, cause: EndCause | None, grace_s: floa
     )
 
 
-def free_device(turn: Turn, member: Member) -> None:
-    """A member is gone: its lease closes, and a promise on the device becomes HELD in the same transaction."""
-    for lease in list(turn.state.leases.values()):
-        if (lease.job, lease.attempt, lease.member) != (member.job, member.attempt, member.number):
-            continue
-        if lease.state in (LeaseState.HELD, LeaseState.QUARANTINED):
-            turn.put(replace(lease, state=LeaseState.CLOSED, closed_us=turn.now))
-            _keep_promise(turn, lease.device)
-    turn.replan()
-
-
-def _keep_promise(turn: Turn, device: str) -> None:
-    for lease in list(turn.state.leases.values()):
-        if lease.device == device and lease.state is LeaseState.PROMISED:
-            turn.put(replace(lease, state=LeaseState.HELD))
-            start_if_gathered(turn, lease.job, lease.attempt)
-
-
 def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     """STOPPING -> ENDED when every member is gone, or its node LOST (that node's leases stay HELD until it tells)."""
     attempt = turn.state.attempts.get((job_id, number))
@@ -110,7 +104,8 @@ def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     members = turn.state.members_of(job_id, number)
     if any(member.gone_us is None and not _on_lost_node(turn, member) for member in members):
         return
-    cause, guilty = blame(attempt.cause, members, attempt.kind is AttemptKind.COMMAND)
+    accountable = [member for member in members if turn.state.role(member) is not Role.PAST]
+    cause, guilty = blame(attempt.cause, accountable, attempt.kind is AttemptKind.COMMAND)
     message = guilty.message if guilty is not None and guilty.message else attempt.stop_why
     _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
 
@@ -130,24 +125,16 @@ def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, 
     )
     turn.put(ended)
     job = charge(turn, job, ended)
-    if (generation := state.generation_of(job.id, attempt.number)) is not None:
-        turn.put(replace(generation, state=_GENERATION_END[generation.state]))
+    for generation in state.generations_of(job.id, attempt.number):
+        if generation.state in _GENERATION_END:
+            turn.put(replace(generation, state=_GENERATION_END[generation.state]))
+    state.changing.pop(job.id, None)
     if attempt.state is AttemptState.GATHERING:
-        _drop_gathered(turn, attempt)
+        drop_members(turn, state.members_of(attempt.job, attempt.number))
     data = {"cause": str(cause), "step": ended.last_step}
     text = f"{cause}: {message}" if message else str(cause)
     turn.note("AttemptEnded", text, job=job.id, attempt=attempt.number, data=data)
     _move_on(turn, job, ended, cause, message, guilty)
-
-
-def _drop_gathered(turn: Turn, attempt: Attempt) -> None:
-    """Nothing ran: members never were, devices go back, and to whom they were promised."""
-    for member in turn.state.members_of(attempt.job, attempt.number):
-        turn.put(replace(member, gone_us=turn.now))
-    for lease in turn.state.leases_of(attempt.job, attempt.number):
-        turn.put(replace(lease, state=LeaseState.CLOSED, closed_us=turn.now))
-        if lease.state is LeaseState.HELD:
-            _keep_promise(turn, lease.device)
 
 
 def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None) -> None:

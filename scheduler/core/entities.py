@@ -190,6 +190,11 @@ class Generation:
     ranks: tuple[int, ...]
     state: GenerationState = GenerationState.PROPOSED
 
+    @property
+    def pilot(self) -> int:
+        """The member that speaks for the job."""
+        return self.ranks[self.plan.pilot_rank if self.plan is not None else 0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:

@@ -81,7 +81,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New values by name, see `scheduler.core.changes`. expected: the version the asker has seen, or None."""
+    """New values by name, see `scheduler.core.edits`. expected: the version the asker has seen, or None."""
 
     request: int
     job: int

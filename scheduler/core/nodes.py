@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
-from scheduler.core.endings import end_if_gone, free_device, stop_attempt
+from scheduler.core.changes import newcomer_ended
+from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import Attempt, AttemptState, Device, EndCause, Member, Node, NodeState
 from scheduler.core.events import NodeHeard, NodeHello
+from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
 from scheduler.core.settings import us
+from scheduler.core.state import Role
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
 
@@ -73,10 +76,12 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     text = f"nothing heard for {quiet / 1e6:.0f} s"
     turn.note("NodeLost", text, node=node.id)
     turn.state.said_hello.pop(node.id, None)
-    for attempt, _ in _members_on(turn, node.id):
+    for attempt, member in _members_on(turn, node.id):
         job = turn.state.jobs[attempt.job]
         why = f"node {node.id} is lost: {text}"
-        if turn.state.open_attempt(job.id) is not None:
+        if (role := turn.state.role(member)) is Role.NEWCOMER:
+            newcomer_ended(turn, turn.state.attempts[attempt.job, attempt.number], why)
+        if role is Role.PRESENT and turn.state.open_attempt(job.id) is not None:
             stop_attempt(turn, job, EndCause.NODE_LOST, grace_s=0.0, save=False, why=why)
             end_if_gone(turn, attempt.job, attempt.number)
     turn.replan()
@@ -132,7 +137,9 @@ def _rebooted(turn: Turn, node: str) -> None:
     """Another boot id means that everything of the old boot is gone; nothing is signalled (LIFECYCLE 28)."""
     turn.note("NodeRebooted", "the machine has started anew; what ran there is gone", node=node)
     for attempt, member in _members_on(turn, node):
-        if attempt.state is not AttemptState.GATHERING:
+        proposed = turn.state.proposed(attempt.job, attempt.number)
+        waits = proposed is not None and turn.state.role(member) is Role.NEWCOMER and not turn.state.gathered(proposed)
+        if attempt.state is not AttemptState.GATHERING and not waits:
             _declare_gone(turn, attempt, member, EndCause.NODE_LOST, "its machine was restarted")
 
 
@@ -141,6 +148,7 @@ def _missing_members(turn: Turn, said: Hello) -> None:
     known = {(report.job, report.attempt, report.member) for report in said.reports}
     for attempt, member in _members_on(turn, said.node):
         ran = attempt.state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.ENDED)
+        ran = ran and turn.state.role(member) is not Role.NEWCOMER
         if ran and (member.job, member.attempt, member.number) not in known:
             _declare_gone(turn, attempt, member, None, "its node no longer knows it")
 
@@ -150,9 +158,13 @@ def _declare_gone(turn: Turn, attempt: Attempt, member: Member, cause: EndCause 
         member, cause=member.cause or Cause.SHIM_LOST, message=member.message or why,
         exited_us=member.exited_us or turn.now, gone_us=turn.now,
     )
+    role = turn.state.role(member)
     turn.put(gone)
     free_device(turn, gone)
+    attempt = turn.state.attempts[attempt.job, attempt.number]
     job = turn.state.jobs.get(attempt.job)
-    if job is not None and attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
+    if role is Role.NEWCOMER:
+        newcomer_ended(turn, attempt, why)
+    elif role is Role.PRESENT and job is not None and attempt.state in (AttemptState.STARTING, AttemptState.RUNNING):
         stop_attempt(turn, job, cause, grace_s=turn.settings.blame_s, save=False, why=why)
     end_if_gone(turn, attempt.job, attempt.number)

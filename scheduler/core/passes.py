@@ -4,8 +4,9 @@
 2. The policy answers some time later; meanwhile the state may have moved on.
 3. `planned`: each start and resize is checked with all that it rests on; what no longer holds is dropped and asked
    anew.
-4. Stops, new attempts, generations, members and leases are one transaction. A resized job stops with a checkpoint; its
-   new devices are kept for it, and its next attempt begins in the transaction that ends the last.
+4. Stops, new attempts, generations, members and leases are one transaction. A resized job changes its shape while it
+   trains; where that cannot be it stops with a checkpoint, its new devices are kept for it, and its next attempt begins
+   in the transaction that ends the last.
 5. Every job that waits gets its reason.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import replace
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
 from scheduler.core.caps import holders, too_much, use_of
+from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
 from scheduler.core.endings import stop_attempt
 from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
@@ -45,8 +47,7 @@ def planned(turn: Turn, event: Planned) -> None:
     moves, victims = _valid(turn, [*decisions.resizes, *decisions.starts], decisions.preempts)
     for victim in victims:
         _preempt(turn, victim)
-    for move in moves:
-        _commit(turn, move, event.nonce)
+    _commit(turn, moves, event.nonce)
     for wait in decisions.waits:
         _explain(turn, wait)
 
@@ -80,20 +81,24 @@ def _valid(
 
 
 def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
-    """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is."""
+    """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is.
+
+    A live resize holds old and new devices at once; where that is too much, the job stops first.
+    """
     state, over = turn.state, []
     use = use_of(state)
     for move in moves:
         job = state.jobs.get(move.job)
         if job is None:
             continue
-        resizes = isinstance(move, Resize)
-        own = [lease.device for lease in state.leases.values() if lease.job == job.id] if resizes else []
-        found = too_much(state, use, job, move.devices, own, more=0 if resizes else 1)
+        found = too_much(state, use, job, move.devices, more=isinstance(move, Start))
+        if found is not None and isinstance(move, Resize):
+            own = [lease.device for lease in state.leases.values() if lease.job == job.id]
+            found = too_much(state, use, job, move.devices, own, more=0)
+            state.stops_to_change[job.id] = job.last_attempt
         if found is None:
             use.take(job, move.devices)
-            if not resizes:
-                use.running.update(holders(job))
+            use.running.update(holders(job) if isinstance(move, Start) else ())
         else:
             over.append(move.job)
             _explain(turn, Wait(move.job, *found))
@@ -109,6 +114,8 @@ def _stale(
     if isinstance(move, Resize):
         if not _running(state, move.job) or job is None or job.wanted is not Wanted.RUN:
             return "the job is no longer running"
+        if _changes(state, move.job):
+            return "the job is changing its shape"
     elif job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return "the job is no longer waiting"
     elif job.retry_at_us > turn.now:
@@ -136,19 +143,36 @@ def _running(state: State, job: int) -> bool:
     return attempt is not None and attempt.state is AttemptState.RUNNING
 
 
+def _changes(state: State, job: int) -> bool:
+    attempt = state.open_attempt(job)
+    return attempt is not None and state.proposed(job, attempt.number) is not None
+
+
 def _preempt(turn: Turn, victim: Preempt) -> None:
     job, other = turn.state.jobs[victim.for_job], turn.state.jobs[victim.job]
     why = f"preempted for job {job.id} (priority {priority_of(turn.state, job)})"
     stop_attempt(turn, other, EndCause.PREEMPTED, grace_s=other.spec.grace_s, save=True, why=why)
 
 
-def _commit(turn: Turn, move: Start | Resize, nonce: str) -> None:
-    """A start begins; a resize stops first, and begins when the job's last member is gone."""
-    if isinstance(move, Start):
-        begin(turn, move, nonce)
-        return
+def _commit(turn: Turn, moves: list[Start | Resize], nonce: str) -> None:
+    """Resizes first, live where that can be. One may wait for the devices that another gives up, but never in a circle:
+    what would wait for each other goes through checkpoints. Then starts begin."""
+    left = [Start(move.job, move.devices, move.plan, move.step_time_s) for move in moves if isinstance(move, Resize)]
+    while (live := next((start for start in left if can_change(turn.state, start)), None)) is not None:
+        left.remove(live)
+        propose(turn, live, nonce)
+    for start in left:
+        _stop_to_resize(turn, start, nonce)
+    for move in moves:
+        if isinstance(move, Start):
+            begin(turn, move, nonce)
+
+
+def _stop_to_resize(turn: Turn, move: Start, nonce: str) -> None:
+    """It stops, and begins anew when the job's last member is gone."""
+    assert move.plan is not None
     job = turn.state.jobs[move.job]
-    turn.state.resizing[job.id] = (Start(move.job, move.devices, move.plan, move.step_time_s), nonce)
+    turn.state.resizing[job.id] = (move, nonce)
     why = f"resized to {len(move.devices)} device(s), {move.plan.shape}"
     stop_attempt(turn, job, EndCause.RESIZED, grace_s=job.spec.grace_s, save=True, why=why)
 

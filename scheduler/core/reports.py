@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from scheduler.core.endings import end_if_gone, free_device, stop_attempt
+from scheduler.core.changes import newcomer_ended, take_word
+from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import (
     Attempt,
     AttemptKind,
@@ -13,7 +14,8 @@ from scheduler.core.entities import (
     Member,
     ProfileRecord,
 )
-from scheduler.core.state import Progress
+from scheduler.core.leases import free_device
+from scheduler.core.state import Progress, Role
 from scheduler.core.targets import pilot_of
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import Cause, Phase, Report
@@ -36,6 +38,7 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
     if attempt.state is not AttemptState.ENDED:
         job = state.jobs[report.job]
         _take_store(turn, report)
+        take_word(turn, attempt, report)
         if _is_pilot(turn, report):
             _take_progress(turn, job, report)
         _begin_command(turn, turn.state.attempts[report.job, report.attempt])
@@ -62,8 +65,12 @@ def _is_pilot(turn: Turn, report: Report) -> bool:
 
 
 def _take_store(turn: Turn, report: Report) -> None:
+    """Each generation has a store of its own, beside its pilot."""
     attempt = turn.state.attempts[report.job, report.attempt]
-    if report.store is not None and attempt.store != report.store and _is_pilot(turn, report):
+    generation = turn.state.aimed(report.job, report.attempt)
+    if report.store is None or attempt.store == report.store or generation is None:
+        return
+    if report.member == pilot_of(attempt, generation) and report.store_generation == generation.number:
         turn.put(replace(attempt, store=report.store))
 
 
@@ -168,7 +175,7 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
     attempt = turn.state.attempts[report.job, report.attempt]
     how = _how(report)
     turn.note("MemberEnded", f"member {member.number} on {member.node}: {how}", job=job.id, attempt=attempt.number)
-    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING):
+    if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or _ends_alone(turn, attempt, member, report):
         return
     if attempt.kind is AttemptKind.COMMAND and report.cause is Cause.FINISHED and _others_run(turn, attempt):
         return
@@ -187,6 +194,19 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
 def _others_run(turn: Turn, attempt: Attempt) -> bool:
     """A command has finished when all its members have."""
     return any(member.exited_us is None for member in turn.state.members_of(attempt.job, attempt.number))
+
+
+def _ends_alone(turn: Turn, attempt: Attempt, member: Member, report: Report) -> bool:
+    """Whether the gang goes on without the member: it had no part in it any more, or not yet."""
+    state, role = turn.state, turn.state.role(member)
+    if report.cause is Cause.FINISHED or role is Role.PAST:
+        return role is Role.PAST
+    proposed = state.proposed(attempt.job, attempt.number)
+    if role is Role.NEWCOMER:
+        newcomer_ended(turn, attempt, f"newcomer {member.number} on {member.node} ended: {_how(report)}")
+        return True
+    leaves = proposed is not None and member.number not in proposed.ranks
+    return leaves and report.cause is Cause.STOPPED
 
 
 def _how(report: Report) -> str:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 
 from scheduler.core.caps import too_many_pending, use_of
-from scheduler.core.changes import change
 from scheduler.core.dependencies import unmet
+from scheduler.core.edits import change
 from scheduler.core.effects import Reply
 from scheduler.core.endings import finish_queued, stop_attempt
 from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted

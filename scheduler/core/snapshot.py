@@ -4,7 +4,18 @@ from dataclasses import replace
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from scheduler.core.commands import command_request, command_seconds
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job, Lease, LeaseState, NodeState, Wanted
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Generation,
+    GenerationState,
+    Job,
+    Lease,
+    LeaseState,
+    NodeState,
+    Wanted,
+)
 from scheduler.core.entities import JobState as Stored
 from scheduler.core.obstacles import Looker
 from scheduler.core.reserved import closed_nodes, drain_of
@@ -79,8 +90,9 @@ def _takes_part(job: Job) -> bool:
 
 def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
     attempt = state.open_attempt(job.id)
-    generation = state.generation_of(job.id, attempt.number) if attempt is not None else None
-    leases = state.leases_of(job.id, attempt.number) if attempt is not None else []
+    proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
+    generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
+    leases = _leases(state, attempt, generation)
     history = _history(state, job)
     obstacle = looker.obstacle(job) if attempt is None else None
     avoid = job.avoid if now < job.avoid_until_us else ()
@@ -90,13 +102,13 @@ def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
         remaining_steps=remaining_steps(state, job),
         devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
         plan=generation.plan if generation is not None else None,
-        preemptible=attempt is not None and _preemptible(job, attempt, now),
+        preemptible=attempt is not None and proposed is None and _preemptible(job, attempt, now),
         avoid=(*avoid, *(node for node in closed_nodes(state, job, now) if node not in avoid)),
         blocked=":".join(obstacle) if obstacle is not None else "",
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
         work_known=bool(job.total_steps or state.probed(job).total_steps),
-        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(job, history),
-        changes=max(0, len(history) - 1),
+        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(state, job, history),
+        changes=_changes(state, history),
         preferred=job.spec.preferred_devices,
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
     )
@@ -115,6 +127,26 @@ def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
     return replace(request, max_devices=most, allowed_devices=allowed or request.allowed_devices)
 
 
+def _leases(state: State, attempt: Attempt | None, generation: Generation | None) -> list[Lease]:
+    """Of the shape that the attempt has, or is about to take on: who leaves gives its device back."""
+    if attempt is None or generation is None:
+        return []
+    leases = state.leases_of(attempt.job, attempt.number)
+    if attempt.state is AttemptState.STOPPING:
+        return leases
+    return [lease for lease in leases if lease.member in generation.ranks]
+
+
+def _changes(state: State, history: list[Attempt]) -> int:
+    """How often the job's shape has changed: by new attempts, and by generations within one."""
+    ran = (GenerationState.ACTIVE, GenerationState.CLOSED)
+    shapes = [
+        max(1, sum(one.state in ran for one in state.generations_of(attempt.job, attempt.number)))
+        for attempt in history
+    ]
+    return max(0, sum(shapes) - 1)
+
+
 def _history(state: State, job: Job) -> list[Attempt]:
     """The job's training attempts that are in memory, oldest first."""
     found = (state.attempts.get((job.id, number)) for number in range(1, job.last_attempt + 1))
@@ -122,20 +154,20 @@ def _history(state: State, job: Job) -> list[Attempt]:
 
 
 def _attained_gpu_s(state: State, history: list[Attempt], now: int) -> float:
-    """Device-seconds held, from the moment a gang was whole to its end."""
+    """Device-seconds held, from the moment a gang was whole to its end, as if it always had its last shape."""
     total = 0
     for attempt in history:
         if attempt.starting_us is not None:
             until = attempt.ended_us if attempt.ended_us is not None else now
-            total += len(state.members_of(attempt.job, attempt.number)) * (until - attempt.starting_us)
+            total += len(state.present_members(attempt.job, attempt.number)) * (until - attempt.starting_us)
     return total / 1e6
 
 
-def _changed_us(job: Job, history: list[Attempt]) -> int:
+def _changed_us(state: State, job: Job, history: list[Attempt]) -> int:
     if not history:
         return job.submitted_us
     last = history[-1]
-    return last.ended_us or last.starting_us or last.created_us
+    return last.ended_us or max(last.starting_us or last.created_us, state.changed_us.get(job.id, 0))
 
 
 def _state(attempt: Attempt | None) -> str:

@@ -5,6 +5,7 @@ iterates over a set, so that the same events give the same effects.
 """
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from policies.model.cluster import MeasuredMenu
@@ -19,6 +20,7 @@ from scheduler.core.entities import (
     Entity,
     Event,
     Generation,
+    GenerationState,
     Job,
     JobState,
     Lease,
@@ -64,6 +66,24 @@ class Probed:
     global_batch: int | None
 
 
+class Role(StrEnum):
+    """What a member is to its attempt. PRESENT: in the generation that runs. NEWCOMER: in the proposed one only. PAST:
+    in neither; it has left, or shall."""
+
+    PRESENT = "present"
+    NEWCOMER = "newcomer"
+    PAST = "past"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A live change under way: what the job shall be, with the nonce of a new attempt in case that comes to it."""
+
+    start: Start
+    nonce: str
+    since_us: int
+
+
 @dataclass(slots=True)
 class Counters:
     """The next number of everything that never returns."""
@@ -81,7 +101,9 @@ class State:
     Hello to this daemon. step_at_us: when each running job's step last grew. foreign: members that run though
     this database does not know them, with their node. start_at_us: estimated starts of waiting jobs. resizing: what
     stopping jobs start as once they have stopped, with the nonce of that attempt; a restart of the daemon forgets it,
-    and a pass decides anew. measured: menus by spec key, used instead of the planner's.
+    and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
+    stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
+    measured: menus by spec key, used instead of the planner's.
     """
 
     epoch: int
@@ -114,6 +136,9 @@ class State:
     start_at_us: dict[int, int] = field(default_factory=dict)
     foreign: dict[str, str] = field(default_factory=dict)
     resizing: dict[int, tuple[Start, str]] = field(default_factory=dict)
+    changing: dict[int, Change] = field(default_factory=dict)
+    changed_us: dict[int, int] = field(default_factory=dict)
+    stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
@@ -204,9 +229,49 @@ class State:
             members.append(member)
         return members
 
+    def generations_of(self, job: int, attempt: int) -> list[Generation]:
+        """Of an attempt, oldest first."""
+        found: list[Generation] = []
+        while (generation := self.generations.get((job, attempt, len(found) + 1))) is not None:
+            found.append(generation)
+        return found
+
     def generation_of(self, job: int, attempt: int) -> Generation | None:
-        """The attempt's only generation so far: later ones come with live resizing."""
-        return self.generations.get((job, attempt, 1))
+        """The one that runs; of an attempt that starts its first, of one that has ended the last that ran."""
+        found = self.generations_of(job, attempt)
+        ran = [one for one in found if one.state in (GenerationState.ACTIVE, GenerationState.CLOSED)]
+        return ran[-1] if ran else next(iter(found), None)
+
+    def proposed(self, job: int, attempt: int) -> Generation | None:
+        """The next generation of an attempt that runs, while its change is under way."""
+        found = self.generations_of(job, attempt)[1:]
+        return next((one for one in found if one.state is GenerationState.PROPOSED), None)
+
+    def gathered(self, generation: Generation) -> bool:
+        """Whether every device of the generation is held: its members may start."""
+        waiting = {
+            lease.member
+            for lease in self.leases_of(generation.job, generation.attempt)
+            if lease.state is LeaseState.PROMISED
+        }
+        return not waiting.intersection(generation.ranks)
+
+    def aimed(self, job: int, attempt: int) -> Generation | None:
+        """The generation that Targets name: the proposed one once it is gathered, else the one that runs."""
+        proposed = self.proposed(job, attempt)
+        return proposed if proposed is not None and self.gathered(proposed) else self.generation_of(job, attempt)
+
+    def role(self, member: Member) -> Role:
+        active = self.generation_of(member.job, member.attempt)
+        if active is not None and member.number in active.ranks:
+            return Role.PRESENT
+        proposed = self.proposed(member.job, member.attempt)
+        return Role.NEWCOMER if proposed is not None and member.number in proposed.ranks else Role.PAST
+
+    def present_members(self, job: int, attempt: int) -> list[Member]:
+        """Of the generation that runs, in the order of their ranks."""
+        active = self.generation_of(job, attempt)
+        return [self.members[job, attempt, number] for number in active.ranks] if active is not None else []
 
     def leases_of(self, job: int, attempt: int) -> list[Lease]:
         return [lease for lease in self.leases.values() if (lease.job, lease.attempt) == (job, attempt)]

@@ -1,6 +1,6 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import changes, nodes, orders, passes, reports, requests, timers
+from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
 from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
 from scheduler.core.entities import AttemptState, JobState
@@ -43,11 +43,11 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
         case Order():
             orders.order(turn, event)
         case Change():
-            changes.change(turn, event)
+            edits.change(turn, event)
         case Write():
-            changes.write(turn, event)
+            edits.write(turn, event)
         case Erase():
-            changes.erase(turn, event)
+            edits.erase(turn, event)
         case NodeHello():
             nodes.hello(turn, event)
         case NodeReports():
@@ -86,6 +86,8 @@ def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
             state.reports.pop(member_key, None)
         for key in keys:
             del state.attempts[key]
-            state.generations.pop((*key, 1), None)
+            for generation in state.generations_of(*key):
+                del state.generations[(*key, generation.number)]
         del state.jobs[job_id]
-        state.start_at_us.pop(job_id, None)
+        for book in (state.start_at_us, state.changed_us, state.stops_to_change):
+            book.pop(job_id, None)

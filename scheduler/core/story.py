@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.entities import Attempt, Generation, Job, Member
+from scheduler.core.entities import Attempt, Generation, GenerationState, Job, Member
 from scheduler.core.state import State
 
 
@@ -15,15 +15,21 @@ class Story:
     generations: tuple[Generation, ...] = ()
     members: tuple[Member, ...] = ()
 
+    def shape_of(self, attempt: int) -> Generation | None:
+        """The generation that runs, or the last that ran; of an attempt that starts its first."""
+        own = [one for one in self.generations if one.attempt == attempt]
+        ran = [one for one in own if one.state in (GenerationState.ACTIVE, GenerationState.CLOSED)]
+        return ran[-1] if ran else next(iter(own), None)
+
 
 def story_of(state: State, job: Job) -> Story:
     """From memory."""
     attempts = [state.attempts[job.id, n] for n in range(1, job.last_attempt + 1) if (job.id, n) in state.attempts]
-    generations = [state.generation_of(job.id, attempt.number) for attempt in attempts]
+    generations = [one for attempt in attempts for one in state.generations_of(job.id, attempt.number)]
     members = [member for attempt in attempts for member in state.members_of(job.id, attempt.number)]
     return Story(
         job=job,
         attempts=tuple(attempts),
-        generations=tuple(generation for generation in generations if generation is not None),
+        generations=tuple(generations),
         members=tuple(members),
     )

@@ -1,8 +1,16 @@
 """What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
 
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Generation, Job, Member
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Generation,
+    GenerationState,
+    Job,
+    Member,
+)
 from scheduler.core.settings import CoreSettings
-from scheduler.core.state import State
+from scheduler.core.state import Role, State
 from scheduler.protocol.messages import Run, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 
@@ -15,22 +23,31 @@ def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target,
         if member.node == node
         and member.gone_us is None
         and (attempt := state.attempts[member.job, member.attempt]).state is not AttemptState.GATHERING
+        and not _waits(state, member)
     )
+
+
+def _waits(state: State, member: Member) -> bool:
+    """A newcomer whose generation still lacks a device."""
+    proposed = state.proposed(member.job, member.attempt)
+    return proposed is not None and state.role(member) is Role.NEWCOMER and not state.gathered(proposed)
 
 
 def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettings) -> Target:
-    generation = state.generation_of(member.job, member.attempt)
+    generation = state.aimed(member.job, member.attempt)
     assert generation is not None
-    plan, is_command = generation.plan, attempt.kind is AttemptKind.COMMAND
     return Target(
         job=member.job, attempt=member.attempt, member=member.number, device=member.device,
-        want=_want(attempt), spec=_spec(state, state.jobs[member.job], attempt, settings), generation=generation.number,
-        plan=None if is_command else plan, ranks=generation.ranks, pilot=pilot_of(attempt, generation),
-        store=attempt.store, save_no=attempt.save_no, signal_no=attempt.signal_no, signal=attempt.signal,
+        want=_want(state, member, attempt), spec=_spec(state, state.jobs[member.job], attempt, settings),
+        generation=generation.number, plan=generation.plan if attempt.kind is not AttemptKind.COMMAND else None,
+        ranks=generation.ranks, pilot=pilot_of(attempt, generation), store=attempt.store, save_no=attempt.save_no,
+        signal_no=attempt.signal_no, signal=attempt.signal,
     )
 
 
-def _want(attempt: Attempt) -> Run | Stop:
+def _want(state: State, member: Member, attempt: Attempt) -> Run | Stop:
+    if _was_dropped(state, member):
+        return Stop(grace_s=0.0, why="its generation was dropped", save=False)
     match attempt.state:
         case AttemptState.STARTING | AttemptState.RUNNING:
             return Run()
@@ -40,11 +57,18 @@ def _want(attempt: Attempt) -> Run | Stop:
             return Stop(grace_s=0.0, why=attempt.message or "the attempt has ended", save=False)
 
 
+def _was_dropped(state: State, member: Member) -> bool:
+    """It came for a generation that was dropped. Who was in one that ran leaves by itself."""
+    if state.role(member) is not Role.PAST:
+        return False
+    ran = (GenerationState.ACTIVE, GenerationState.CLOSED)
+    mine = [one for one in state.generations_of(member.job, member.attempt) if member.number in one.ranks]
+    return not any(one.state in ran for one in mine)
+
+
 def pilot_of(attempt: Attempt, generation: Generation) -> int:
     """The member that speaks for the gang; of a command, the first one."""
-    if attempt.kind is AttemptKind.COMMAND or generation.plan is None:
-        return generation.ranks[0]
-    return generation.ranks[generation.plan.pilot_rank]
+    return generation.ranks[0] if attempt.kind is AttemptKind.COMMAND else generation.pilot
 
 
 def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from scheduler.core.changes import change_deadline, judge_change
 from scheduler.core.clearing import clear
 from scheduler.core.endings import stop_attempt
 from scheduler.core.entities import AttemptKind, AttemptState, EndCause, Job, JobState, NodeState
@@ -24,13 +25,15 @@ def tick(turn: Turn) -> None:
     for job in list(state.jobs.values()):
         if job.state is JobState.ACTIVE:
             _judge_attempt(turn, job)
+            if (attempt := state.open_attempt(job.id)) is not None:
+                judge_change(turn, job, attempt)
         elif job.state is JobState.QUEUED and 0 < job.retry_at_us <= turn.now:
             turn.put(replace(job, retry_at_us=0))
             turn.replan()
         elif job.state is JobState.QUEUED and _begins_by(state, job, turn.now):
             turn.replan()
-    waiting = any(job.state is JobState.QUEUED for job in state.jobs.values())
-    if waiting and turn.now >= state.planned_us + us(cfg.replan_s):
+    living = any(job.state is not JobState.DONE for job in state.jobs.values())
+    if living and turn.now >= state.planned_us + us(cfg.replan_s):
         turn.replan()
 
 
@@ -47,6 +50,10 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
             due.append(state.heard_us[node.id] + us(wait_s))
     for job in state.jobs.values():
         due += [at for at in (_attempt_deadline(state, job, cfg), _limit(state, job)) if at is not None]
+    for job_id in state.changing:
+        attempt = state.open_attempt(job_id)
+        at = change_deadline(state, attempt, cfg.start_timeout_s) if attempt is not None else None
+        due += [at] if at is not None else []
     return max(now, min(due))
 
 

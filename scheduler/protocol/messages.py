@@ -111,7 +111,8 @@ class Report(Message, frozen=True, kw_only=True):
     """What one member is. seq grows with every change; only the highest counts. Unknown is None, never 0.
 
     step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
-    store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for.
+    store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for. live: it
+    can take over a next generation without stopping. dropped: the highest generation that its pilot has dropped.
     """
 
     job: int
@@ -120,6 +121,8 @@ class Report(Message, frozen=True, kw_only=True):
     seq: int
     phase: Phase
     generation: int = 1
+    live: bool = False
+    dropped: int = 0
     revision: int = 0
     plan: ParallelPlan | None = None
     step: int | None = None
