@@ -44,6 +44,7 @@ from scheduler.core.events import (
 )
 from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
+from scheduler.core.records import Account
 from scheduler.core.settings import US, CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
@@ -97,6 +98,8 @@ class CoreMachine(RuleBasedStateMachine):
     def _commit(self, out: Effects) -> None:
         for device in out.gone_devices:
             self.rows.pop(("Device", device), None)
+        for record in out.gone_records:
+            self.rows.pop(record, None)
         for entity in out.rows:
             self.rows[_key(entity)] = entity
         for reply in out.replies:
@@ -301,7 +304,9 @@ def _key(entity: object) -> tuple[object, ...]:
             return ("Member", job, attempt, number)
         case ProfileRecord(spec_key=spec_key, device_kind=kind):
             return ("ProfileRecord", spec_key, kind)
-    raise AssertionError(entity)
+        case Account(team=team, user=user):
+            return ("Account", team, user)
+    return (entity.kind, entity.name)  # type: ignore[attr-defined]
 
 
 def _restore(state: State, entity: object) -> None:
