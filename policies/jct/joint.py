@@ -31,9 +31,9 @@ class Settings:
     """price: of a device-second, in units of (others' weight / devices). gain: how many times better a change must be.
 
     unsure_gain, unsure_growth: the same, and to at most how many times its devices, where remaining work is unknown.
-    settled_restarts: a job is left alone after a change for so many times as long as a restart takes it. patience: a waiting job takes an option at most so
-    many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
-    it would run.
+    settled_restarts: a job is left alone after a change for so many times as long as a restart takes it. patience: a
+    waiting job takes an option at most so many times as costly as its best. starving_s, starving_runs: a job may wait
+    so long, and so many times as long as it would run.
     """
 
     price: float = 2.0
