@@ -173,6 +173,7 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--port", type=int, help="port of the REST API (default 7740; 0 lets the system choose)")
     parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM) of the REST API; needed off this host")
     parser.add_argument("--tls-key", type=Path, help="its private key (PEM)")
+    parser.add_argument("--tls-elsewhere", action="store_true", default=None, help="a proxy in front speaks TLS")
     parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")

@@ -27,6 +27,7 @@ class DaemonSettings(BaseSettings):
     port: int = Field(default=7740, ge=0, le=65535)
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_elsewhere: bool = False
     agents_host: str = "127.0.0.1"
     agents_port: int = Field(default=7741, ge=0, le=65535)
     mqtt_url: str | None = None
@@ -37,10 +38,11 @@ class DaemonSettings(BaseSettings):
         """Tokens and logs never cross a network in the clear. Agents always use CURVE."""
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("--tls-cert and --tls-key belong together: name both, or neither")
-        if self.tls_cert is None and not is_loopback(self.host):
+        if self.tls_cert is None and not self.tls_elsewhere and not is_loopback(self.host):
             raise ValueError(
                 f"the REST API would listen on {self.host} without TLS, so that tokens could be read on the network; "
-                "name --tls-cert and --tls-key, or keep --host 127.0.0.1 behind a proxy that speaks TLS"
+                "name --tls-cert and --tls-key; or say --tls-elsewhere where a proxy in front, or a container's own "
+                "network, keeps it from others"
             )
         return self
 

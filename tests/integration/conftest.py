@@ -12,12 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-
-
-def missing_service(reason: str) -> None:
-    if os.environ.get("JCT_TEST_REQUIRE_SERVICES") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
+from services import missing_service
 
 
 def _unprivileged() -> dict[str, object]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiomqtt
 import pytest
-from conftest import missing_service
+from services import missing_service
 from small_cluster import SmallCluster
 
 from scheduler.core.errors import JctError
