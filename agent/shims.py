@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from agent import cgroups
 from agent.cgroups import Containment
@@ -20,6 +21,7 @@ from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 
 KILL_AFTER_GRACE_S = 5.0
+STUCK_AFTER_S = 5.0
 SWEEP_EVERY_S = 0.1
 
 log = structlog.get_logger()
@@ -220,7 +222,19 @@ class Shims:
         if self._all_stop(gang):
             if gang.deadline is not None:
                 gang.deadline.cancel()
-            gang.deadline = loop.call_at(max(gang.stops.values()), gang.box.kill)
+            gang.deadline = loop.call_at(max(gang.stops.values()), self._kill, gang)
+
+    def _kill(self, gang: Gang) -> None:
+        gang.box.kill()
+        gang.deadline = asyncio.get_running_loop().call_later(STUCK_AFTER_S, self._look_for_stuck, gang)
+
+    def _look_for_stuck(self, gang: Gang) -> None:
+        """What SIGKILL does not end waits inside the kernel, with the device in its hands."""
+        pids = gang.box.pids()
+        for report in list(gang.reports.values()) if pids else ():
+            if report.phase is not Phase.GONE:
+                told = f"processes {', '.join(map(str, pids))} do not end by SIGKILL"
+                self._report(replace(report, seq=report.seq + 1, phase=Phase.STUCK, message=told))
 
     def _all_stop(self, gang: Gang) -> bool:
         return all(report.phase is Phase.GONE or member in gang.stops for member, report in gang.reports.items())

@@ -1,5 +1,6 @@
 """Around every request: an id for people to quote, and an end to bodies that are too large."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
 
@@ -24,12 +25,21 @@ class RequestId:
             return
         scope["jct.request_id"] = id = self._new_id()
 
+        started = False
+
         async def send_with_id(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 message["headers"] = [*message["headers"], (b"x-request-id", id.encode())]
             await send(message)
 
-        await self._app(scope, receive, send_with_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        except asyncio.CancelledError:  # the server stops and waits no longer for this client
+            if not started:
+                error = JctError(Code.BUSY, "jctd is stopping", hint="try again in a moment")
+                await problem(error, id)(scope, receive, send_with_id)
 
 
 class BodyLimit:

@@ -51,6 +51,8 @@ COMMANDS: dict[str, Entry] = {
     "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
     "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
     "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
+    "doctor": ("doctor", "doctor", "Check this machine: GPUs, clock, ports, disk, keys, packages."),
+    "completion": ("completion", "completion", "Print a script that makes a shell complete jct's words."),
     "version": ("version", "version", "Print the version."),
 }
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel", "quota": "team"}

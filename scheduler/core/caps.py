@@ -29,6 +29,13 @@ def cap_of(state: State, holder: Holder) -> Capped | None:
     return {"team": state.teams, "user": state.users, "queue": state.queues}[kind].get(name)  # type: ignore[attr-defined, no-any-return]
 
 
+def any_caps(state: State) -> bool:
+    """Whether anything limits devices or running jobs."""
+    books = (state.teams, state.users, state.queues)
+    caps = (cap for book in books for cap in book.values())
+    return any(cap.max_devices is not None or cap.max_running is not None for cap in caps)
+
+
 @dataclass(slots=True)
 class Use:
     """devices: ids held by or promised to each holder's jobs, each once. running: jobs with a gang not stopping."""
@@ -92,12 +99,17 @@ def too_much(
     return None
 
 
-def too_many_pending(state: State, use: Use, job: Job, count: int) -> str | None:
+def too_many_pending(state: State, job: Job, count: int) -> str | None:
     """Why `count` more jobs like this one may not wait; None where they may."""
     for holder in holders(job):
         cap = cap_of(state, holder)
-        if cap is not None and cap.max_pending is not None and use.pending[holder] + count > cap.max_pending:
-            return f"{_name(holder)} has {use.pending[holder]} of at most {cap.max_pending} waiting jobs"
+        if cap is None or cap.max_pending is None:
+            continue
+        waiting = sum(
+            other.state is JobState.QUEUED and holder in holders(other) for other in state.jobs.values()
+        )
+        if waiting + count > cap.max_pending:
+            return f"{_name(holder)} has {waiting} of at most {cap.max_pending} waiting jobs"
     return None
 
 

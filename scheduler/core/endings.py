@@ -13,6 +13,7 @@ from scheduler.core.entities import (
     GenerationState,
     Job,
     JobState,
+    LeaseState,
     Member,
     NodeState,
     Result,
@@ -97,12 +98,13 @@ def _shorten(turn: Turn, attempt: Attempt, cause: EndCause | None, grace_s: floa
 
 
 def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
-    """STOPPING -> ENDED when every member is gone, or its node LOST (that node's leases stay HELD until it tells)."""
+    """STOPPING -> ENDED when every member is gone, its node LOST (its lease stays HELD until the node tells), or its
+    device in quarantine."""
     attempt = turn.state.attempts.get((job_id, number))
     if attempt is None or attempt.state is not AttemptState.STOPPING:
         return
     members = turn.state.members_of(job_id, number)
-    if any(member.gone_us is None and not _on_lost_node(turn, member) for member in members):
+    if any(member.gone_us is None and not _is_given_up(turn, member) for member in members):
         return
     accountable = [member for member in members if turn.state.role(member) is not Role.PAST]
     cause, guilty = blame(attempt.cause, accountable, attempt.kind is AttemptKind.COMMAND)
@@ -110,9 +112,12 @@ def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
 
 
-def _on_lost_node(turn: Turn, member: Member) -> bool:
+def _is_given_up(turn: Turn, member: Member) -> bool:
     node = turn.state.nodes.get(member.node)
-    return node is not None and node.state is NodeState.LOST
+    if node is not None and node.state is NodeState.LOST:
+        return True
+    leases = turn.state.leases_of(member.job, member.attempt)
+    return any(lease.member == member.number and lease.state is LeaseState.QUARANTINED for lease in leases)
 
 
 def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None = None) -> None:

@@ -6,8 +6,8 @@ The code is one of the published reasons; the sentence has the numbers.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from scheduler.core.caps import Use, too_much, use_of
-from scheduler.core.entities import Job, JobState, Wanted
+from scheduler.core.caps import Use, any_caps, too_much, use_of
+from scheduler.core.entities import Job, JobState, Lease, Wanted
 from scheduler.core.state import State
 
 Obstacle = tuple[str, str]
@@ -15,19 +15,26 @@ Obstacle = tuple[str, str]
 
 @dataclass(slots=True)
 class Looker:
-    """Looks at one state for many jobs. active: running tasks of each array; they grow as tasks are let through."""
+    """Looks at one state for many jobs. active: running tasks of each array; they grow as tasks are let through.
+
+    limited: whether there is any cap at all. leases: by job and attempt."""
 
     state: State
     now: int
     use: Use
     active: Counter[int] = field(default_factory=Counter)
+    limited: bool = True
+    leases: dict[tuple[int, int], list[Lease]] = field(default_factory=dict)
 
     @classmethod
     def at(cls, state: State, now: int) -> "Looker":
         active = Counter(
             job.array for job in state.jobs.values() if job.array is not None and job.state is JobState.ACTIVE
         )
-        return cls(state, now, use_of(state), active)
+        leases: dict[tuple[int, int], list[Lease]] = {}
+        for lease in state.leases.values():
+            leases.setdefault((lease.job, lease.attempt), []).append(lease)
+        return cls(state, now, use_of(state), active, any_caps(state), leases)
 
     def obstacle(self, job: Job) -> Obstacle | None:
         """Of a queued job. An array lets its next task through once, so ask for its tasks in order."""
@@ -49,6 +56,8 @@ class Looker:
 
     def _over_cap(self, job: Job) -> Obstacle | None:
         """The smallest gang would be too much; devices that do not exist stand for those it would get."""
+        if not self.limited:
+            return None
         imagined = [f"any/{number}" for number in range(job.spec.min_devices)]
         return too_much(self.state, self.use, job, imagined)
 

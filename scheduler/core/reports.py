@@ -15,6 +15,7 @@ from scheduler.core.entities import (
     ProfileRecord,
 )
 from scheduler.core.leases import free_device
+from scheduler.core.quarantine import quarantine
 from scheduler.core.state import Progress, Role
 from scheduler.core.targets import pilot_of
 from scheduler.core.turn import Turn
@@ -46,6 +47,8 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
             _take_exit(turn, job, member, report)
     if report.phase is Phase.GONE:
         _take_gone(turn, report)
+    elif report.phase is Phase.STUCK:
+        quarantine(turn, member)
 
 
 def _unknown(turn: Turn, node: str, report: Report) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from scheduler.core.caps import too_many_pending, use_of
+from scheduler.core.caps import too_many_pending
 from scheduler.core.dependencies import unmet
 from scheduler.core.edits import change
 from scheduler.core.effects import Reply
@@ -64,7 +64,7 @@ def _new_jobs(turn: Turn, event: Submit) -> list[Job]:
         global_batch=spec.global_batch, microbatch_size=spec.microbatch_size, waits_for=waits_for,
         reason_code="Pending", reason="the next scheduling pass will look at it", reason_since_us=turn.now,
     )
-    if (why := too_many_pending(state, use_of(state), job, max(1, len(spec.array)))) is not None:
+    if (why := too_many_pending(state, job, max(1, len(spec.array)))) is not None:
         raise JctError(Code.QUOTA, why, hint="wait until some have started, or cancel some")
     return [task_of(job, number, task) for number, task in enumerate(spec.array)] or [job]
 

@@ -92,7 +92,7 @@ def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
     attempt = state.open_attempt(job.id)
     proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
     generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
-    leases = _leases(state, attempt, generation)
+    leases = _leases(looker, attempt, generation)
     history = _history(state, job)
     obstacle = looker.obstacle(job) if attempt is None else None
     avoid = job.avoid if now < job.avoid_until_us else ()
@@ -116,7 +116,7 @@ def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
 
 def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
     """No more devices than the caps leave; what a job has it may keep."""
-    left = looker.use.left(looker.state, job)
+    left = looker.use.left(looker.state, job) if looker.limited else None
     if left is None:
         return request
     own = {lease.device for lease in looker.state.leases.values() if lease.job == job.id}
@@ -127,11 +127,11 @@ def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
     return replace(request, max_devices=most, allowed_devices=allowed or request.allowed_devices)
 
 
-def _leases(state: State, attempt: Attempt | None, generation: Generation | None) -> list[Lease]:
+def _leases(looker: Looker, attempt: Attempt | None, generation: Generation | None) -> list[Lease]:
     """Of the shape that the attempt has, or is about to take on: who leaves gives its device back."""
     if attempt is None or generation is None:
         return []
-    leases = state.leases_of(attempt.job, attempt.number)
+    leases = looker.leases.get((attempt.job, attempt.number), [])
     if attempt.state is AttemptState.STOPPING:
         return leases
     return [lease for lease in leases if lease.member in generation.ranks]

@@ -15,16 +15,27 @@ from scheduler.protocol.messages import Run, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 
 
+def all_targets(state: State, settings: CoreSettings) -> dict[str, tuple[Target, ...]]:
+    """Of every node that shall have a member, in one go."""
+    found: dict[str, list[Target]] = {}
+    for member in state.members.values():
+        if member.gone_us is None and (target := _wanted(state, member, settings)) is not None:
+            found.setdefault(member.node, []).append(target)
+    return {node: tuple(targets) for node, targets in found.items()}
+
+
 def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target, ...]:
     """All members the node shall have. A member leaves once its end is in the database."""
-    return tuple(
-        _target(state, member, attempt, settings)
-        for member in state.members.values()
-        if member.node == node
-        and member.gone_us is None
-        and (attempt := state.attempts[member.job, member.attempt]).state is not AttemptState.GATHERING
-        and not _waits(state, member)
-    )
+    members = (member for member in state.members.values() if member.node == node and member.gone_us is None)
+    return tuple(target for member in members if (target := _wanted(state, member, settings)) is not None)
+
+
+def _wanted(state: State, member: Member, settings: CoreSettings) -> Target | None:
+    """None while its gang still gathers."""
+    attempt = state.attempts[member.job, member.attempt]
+    if attempt.state is AttemptState.GATHERING or _waits(state, member):
+        return None
+    return _target(state, member, attempt, settings)
 
 
 def _waits(state: State, member: Member) -> bool:

@@ -49,7 +49,8 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
             wait_s = cfg.node_silent_s if node.state is NodeState.UP else cfg.node_lost_s
             due.append(state.heard_us[node.id] + us(wait_s))
     for job in state.jobs.values():
-        due += [at for at in (_attempt_deadline(state, job, cfg), _limit(state, job)) if at is not None]
+        if job.state is JobState.ACTIVE:
+            due += [at for at in (_attempt_deadline(state, job, cfg), _limit(state, job)) if at is not None]
     for job_id in state.changing:
         attempt = state.open_attempt(job_id)
         at = change_deadline(state, attempt, cfg.start_timeout_s) if attempt is not None else None

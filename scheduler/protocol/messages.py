@@ -36,7 +36,9 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
 
 
 class Phase(StrEnum):
-    """Where a member is. EXITED: its process ended; GONE: so did all its descendants, the device is free."""
+    """Where a member is. EXITED: its process ended; GONE: so did all its descendants, the device is free. STUCK:
+    SIGKILL did not end it within some seconds, so its device cannot be given to anybody.
+    """
 
     SPAWNING = "spawning"
     IMPORTING = "importing"
@@ -47,6 +49,7 @@ class Phase(StrEnum):
     TRAINING = "training"
     EVALUATING = "evaluating"
     SAVING = "saving"
+    STUCK = "stuck"
     EXITED = "exited"
     GONE = "gone"
 
