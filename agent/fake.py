@@ -46,7 +46,8 @@ class FakeGangs:
                 self._said[member.target.key] = report_at(member, boot_time_s())
         return list(self._said.values())
 
-    def spawn(self, target: Target) -> None:
+    def spawn(self, target: Target, secrets: dict[str, str]) -> None:
+        """A fake has no use for secrets."""
         attempt = (target.job, target.attempt)
         try:
             self._folders.make(attempt, target.spec)

@@ -14,7 +14,8 @@ class Gangs(Protocol):
     def adopt(self, on_report: OnReport) -> list[Report]:
         """Members of an earlier agent, alive or ended, as far as they are known at once."""
 
-    def spawn(self, target: Target) -> None: ...
+    def spawn(self, target: Target, secrets: dict[str, str]) -> None:
+        """secrets: for the member's environment alone."""
 
     def deliver(self, target: Target) -> None: ...
 

@@ -10,7 +10,7 @@ import zmq
 import zmq.asyncio
 
 from scheduler.protocol.codec import MAX_BYTES, BadMessage, decode_to_agent, encode
-from scheduler.protocol.messages import Beat, BeatAck, Message, Read, Refused, Targets, Welcome
+from scheduler.protocol.messages import Beat, BeatAck, Message, Read, Refused, Secrets, Targets, Welcome
 
 log = structlog.get_logger()
 
@@ -36,7 +36,8 @@ class Keys:
 class Link:
     """Says Hello until welcomed, then beats, sends Reports when there is news, and hands every message on.
 
-    handler: has `hello()`, `reports()`, `applied`, `welcome(epoch)`, `take_targets(targets)`, `read(read) -> Chunk`.
+    handler: has `hello()`, `reports()`, `applied`, `welcome(epoch)`, `take_targets(targets)`, `read(read) -> Chunk`,
+    `questions()`, `take_secrets(secrets)`.
     """
 
     def __init__(self, endpoint: str, keys: Keys | None, session: str, handler: Any) -> None:
@@ -113,6 +114,8 @@ class Link:
             self._news.clear()
             if self._epoch is not None:
                 await self._send(sock, self._handler.reports())
+                for question in self._handler.questions():
+                    await self._send(sock, question)
 
     async def _receive(self, sock: "zmq.asyncio.Socket") -> None:
         while True:
@@ -141,5 +144,7 @@ class Link:
                 if epoch != self._epoch or not known:  # the daemon has been started anew: tell it everything
                     self._epoch = None
                     await self._send(sock, self._handler.hello())
+            case Secrets():
+                self._handler.take_secrets(message)
             case Read():
                 await self._send(sock, self._handler.read(message))

@@ -44,6 +44,9 @@ class Agent(NodeMind):
 def main() -> None:
     """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
     options = _options().parse_args()
+    if options.server_key is None and not _stays_here(options.connect):
+        what = f"{options.connect} is on another host, and without --server-key nobody could be sure who answers there"
+        sys.exit(_complain(f"{what}; copy daemon.key from the daemon's state folder and name it", EX_USAGE))
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
@@ -55,6 +58,12 @@ def main() -> None:
         sys.exit(_complain(f"cannot work: {error}", EX_FAILED))
     except KeyboardInterrupt:
         pass
+
+
+def _stays_here(endpoint: str) -> bool:
+    """Whether what is said to this endpoint never leaves the machine."""
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    return not endpoint.startswith("tcp://") or host == "localhost" or host.startswith("127.") or host == "::1"
 
 
 class _Lossy:

@@ -19,8 +19,8 @@ class MixedGangs:
     def adopt(self, on_report: OnReport) -> list[Report]:
         return [*self._fake.adopt(on_report), *self._real.adopt(on_report)]
 
-    def spawn(self, target: Target) -> None:
-        (self._fake if self._is_fake(target.device) else self._real).spawn(target)
+    def spawn(self, target: Target, secrets: dict[str, str]) -> None:
+        (self._fake if self._is_fake(target.device) else self._real).spawn(target, secrets)
 
     def deliver(self, target: Target) -> None:
         self._of(target.key).deliver(target)

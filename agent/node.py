@@ -6,10 +6,24 @@ import structlog
 from msgspec.structs import replace
 
 from agent.gangs import Gangs, refusal
-from scheduler.protocol.messages import Cause, DeviceInfo, Hello, Phase, Report, Reports, Target, Targets
+from scheduler.protocol.messages import (
+    Cause,
+    DeviceInfo,
+    Hello,
+    NeedSecrets,
+    Phase,
+    Report,
+    Reports,
+    Secrets,
+    Stop,
+    Target,
+    Targets,
+)
 from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
 
 log = structlog.get_logger()
+
+Attempt = tuple[int, int]
 
 
 class NodeMind:
@@ -25,6 +39,7 @@ class NodeMind:
         self._reports: dict[Key, Report] = {}
         self._version = (0, 0)
         self._seq = 0
+        self._unspawned: dict[Attempt, list[Target]] = {}
         for report in gangs.adopt(self._take_report):
             self._reports[report.key] = report
 
@@ -71,7 +86,9 @@ class NodeMind:
                     log.info("spawn", job=target.job, attempt=target.attempt, member=target.member)
                     self._reports[target.key] = _report(target, Phase.SPAWNING)
                     self._delivered[target.key] = target
-                    self._gangs.spawn(target)
+                    self._spawn(target)
+                case Deliver(target) if isinstance(target.want, Stop) and self._never_spawn(target.key):
+                    self._reports[target.key] = _report(target, Phase.GONE)
                 case Deliver(target):
                     self._delivered[target.key] = target
                     self._gangs.deliver(target)
@@ -81,6 +98,36 @@ class NodeMind:
                     del self._reports[key]
                     self._delivered.pop(key, None)
                     self._gangs.forget(key)
+
+    def _spawn(self, target: Target) -> None:
+        """At once, or when the secrets that its job names have come."""
+        if target.spec.job.env_from:
+            self._unspawned.setdefault(target.key[:2], []).append(target)
+        else:
+            self._gangs.spawn(target, {})
+
+    def questions(self) -> list[NeedSecrets]:
+        """What the daemon is to be asked, again with every report until it answers."""
+        session = self._identity.session
+        return [NeedSecrets(session=session, job=job, attempt=attempt) for job, attempt in self._unspawned]
+
+    def take_secrets(self, secrets: Secrets) -> None:
+        for target in self._unspawned.pop((secrets.job, secrets.attempt), ()):
+            if secrets.missing:
+                self._reports[target.key] = refusal(target, secrets.missing)
+                self._changed()
+            else:
+                self._gangs.spawn(target, secrets.values)
+
+    def _never_spawn(self, key: Key) -> bool:
+        """Whether a member still waited for its secrets; now it does not any more."""
+        waiting = self._unspawned.get(key[:2], [])
+        found = [target for target in waiting if target.key == key]
+        for target in found:
+            waiting.remove(target)
+        if not waiting:
+            self._unspawned.pop(key[:2], None)
+        return bool(found)
 
     def _take_report(self, report: Report) -> None:
         known = self._reports.get(report.key)

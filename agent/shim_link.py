@@ -30,9 +30,9 @@ class ShimLink:
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
 
-    def spawn(self, target: Target, log: int) -> None:
+    def spawn(self, target: Target, log: int, secrets: dict[str, str]) -> None:
         """The descriptor is closed here once it has been sent."""
-        self._outbox.put_nowait((frame(Spawn(target=target)), log))
+        self._outbox.put_nowait((frame(Spawn(target=target, secrets=secrets)), log))
 
     def deliver(self, target: Target) -> None:
         self._outbox.put_nowait((frame(target), None))

@@ -82,7 +82,7 @@ class Shims:
                 gang.task = asyncio.create_task(self._guard(gang))
         return known
 
-    def spawn(self, target: Target) -> None:
+    def spawn(self, target: Target, secrets: dict[str, str]) -> None:
         attempt = (target.job, target.attempt)
         try:
             gang = self._gangs.get(attempt) or self._start(attempt, target.spec)
@@ -91,7 +91,7 @@ class Shims:
             self._report(refusal(target, f"cannot start: {error}"))
             return
         gang.reports[target.member] = _first_report(attempt, target.member)
-        gang.link.spawn(target, log_file)
+        gang.link.spawn(target, log_file, secrets)
 
     def deliver(self, target: Target) -> None:
         gang = self._gangs.get((target.job, target.attempt))

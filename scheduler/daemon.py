@@ -10,20 +10,22 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
 import structlog
 import uvicorn
+from pydantic import ValidationError
 
 from policies import registry
 from scheduler.api.app import create_app
+from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, SetPriority, Submit
+from scheduler.core.events import Cancel, Hold, Release, Request, SetPriority, Submit
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -34,9 +36,12 @@ from scheduler.protocol.spec import JobSpec
 from scheduler.settings import DaemonSettings
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
+from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
+from scheduler.store.vault import Vault
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
+from scheduler.transport.mqtt import Broker, Publisher
 from scheduler.transport.router import Router
 from scheduler.version import VERSION
 
@@ -49,7 +54,11 @@ EX_FAILED = 1
 class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
-    def __init__(self, driver: Driver, fleet: Fleet, repository: Repository) -> None:
+    def __init__(
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
+    ) -> None:
+        self.ring = ring
+        self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
         self._history = repository.history
@@ -58,15 +67,30 @@ class Daemon:
     def state(self) -> State:
         return self._driver.state
 
+    def metrics(self) -> bytes:
+        return self._metrics.render(self.now_us())
+
+    @property
+    def half_life_s(self) -> float:
+        return self._driver.settings.half_life_s
+
     def now_us(self) -> int:
         return self._driver.now_us()
 
     def trouble(self) -> str:
         return self._driver.trouble
 
-    async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
+    async def ask(self, make: Callable[[int], Request]) -> int:
+        return await self._driver.ask(make)
+
+    async def submit(
+        self, spec: JobSpec, spec_key: str, user: str, key: str | None, sealed: str = "",
+        past: tuple[tuple[int, str], ...] = (),
+    ) -> int:
         return await self._driver.ask(
-            lambda number: Submit(request=number, spec=spec, spec_key=spec_key, user=user, key=key)
+            lambda number: Submit(
+                request=number, spec=spec, spec_key=spec_key, user=user, key=key, sealed=sealed, past=past
+            )
         )
 
     async def cancel(self, job: int, actor: str, reason: str) -> None:
@@ -102,7 +126,12 @@ class Daemon:
 
 def main() -> None:
     """Entry point of the console script. Exits 1 with one clear message where it must not start."""
-    settings = _settings()
+    try:
+        settings = _settings()
+    except ValidationError as error:
+        for item in error.errors():
+            print(f"jctd: {item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+        sys.exit(EX_FAILED)
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -142,8 +171,11 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://..., default: a file in --state")
     parser.add_argument("--host", help="address of the REST API (default 127.0.0.1)")
     parser.add_argument("--port", type=int, help="port of the REST API (default 7740; 0 lets the system choose)")
+    parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM) of the REST API; needed off this host")
+    parser.add_argument("--tls-key", type=Path, help="its private key (PEM)")
     parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
+    parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     if url := given.pop("database_url", None):
@@ -157,17 +189,23 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)
-    fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic)
-    driver.after_commit = partial(_after_commit, fleet)
+    vault = Vault.at(settings.state)
+    secrets_of = partial(_secrets_of, state, vault)
+    fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
+    ring, metrics = EventRing(), Metrics(state, VERSION, driver.settings.half_life_s)
+    driver.after_commit = partial(_after_commit, fleet, ring, metrics)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    server = _Server(create_app(Daemon(driver, fleet, repository), tokens, Audit(repository), VERSION))
+    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
+    server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
     work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    if settings.mqtt_url is not None:
+        work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -180,8 +218,37 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         log.info("stopped", note="workers go on; they are found again after the next start")
 
 
-def _after_commit(fleet: Fleet, effects: Effects) -> None:
+def _publisher(url: str, state: State, ring: EventRing, repository: Repository) -> Publisher:
+    history = repository.history
+
+    async def events(after: int, limit: int) -> list[Event]:
+        return await asyncio.to_thread(history.events, None, after, limit)
+
+    async def story(job: int) -> Story | None:
+        return await asyncio.to_thread(history.story, job)
+
+    save = partial(repository.remember, "mqtt")
+    return Publisher(Broker.parse(url), state, ring, events, story, partial(repository.remembered, "mqtt"), save)
+
+
+def _stop(server: "_Server", ring: EventRing) -> None:
+    """Streams end first, so that the server has nobody to wait for."""
+    ring.close()
+    server.stop()
+
+
+def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
+    """Raises JctError where there are none, or another key sealed them."""
+    secret = state.secrets.get(str(job))
+    if secret is None:
+        raise JctError(Code.NOT_FOUND, f"the secrets of job {job} are gone")
+    return vault.open(secret.sealed)
+
+
+def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
     fleet.after_commit(effects.refusals)
+    metrics.take(effects.events)
+    ring.add(effects.events)
 
 
 def _clock(state: State) -> "partial[int]":
@@ -209,7 +276,9 @@ def _first_token(folder: Path, tokens: Tokens, now_us: int) -> None:
 def _announce(settings: DaemonSettings, listener: socket.socket, agents: str, epoch: int) -> None:
     """daemon.json: where this daemon listens, written once it does."""
     host, port = listener.getsockname()[:2]
-    facts = {"url": f"http://{host}:{port}", "agents": agents, "pid": os.getpid(), "epoch": epoch, "version": VERSION}
+    scheme = "http" if settings.tls_cert is None else "https"
+    facts = {"url": f"{scheme}://{host}:{port}", "agents": agents, "pid": os.getpid(), "epoch": epoch}
+    facts["version"] = VERSION
     file = settings.state / "daemon.json"
     temporary = file.with_suffix(".tmp")
     temporary.write_text(json.dumps(facts))
@@ -220,10 +289,11 @@ def _announce(settings: DaemonSettings, listener: socket.socket, agents: str, ep
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers: the daemon stops everything in order, within a few seconds."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: object, settings: DaemonSettings) -> None:
         config = uvicorn.Config(
             app,  # type: ignore[arg-type]
             log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=STOP_S, server_header=False,
+            ssl_certfile=settings.tls_cert, ssl_keyfile=settings.tls_key,
         )
         super().__init__(config)
 

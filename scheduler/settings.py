@@ -1,9 +1,19 @@
 """The daemon's settings: flags beat JCT_SERVER_* variables, which beat the defaults."""
 
+import ipaddress
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def is_loopback(host: str) -> bool:
+    """Names other than localhost may mean any address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class DaemonSettings(BaseSettings):
@@ -15,9 +25,24 @@ class DaemonSettings(BaseSettings):
     database_url: str | None = Field(default=None, validation_alias="JCT_DATABASE_URL")
     host: str = "127.0.0.1"
     port: int = Field(default=7740, ge=0, le=65535)
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     agents_host: str = "127.0.0.1"
     agents_port: int = Field(default=7741, ge=0, le=65535)
+    mqtt_url: str | None = None
     policy: str = "priority"
+
+    @model_validator(mode="after")
+    def _encrypted_off_this_host(self) -> Self:
+        """Tokens and logs never cross a network in the clear. Agents always use CURVE."""
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key belong together: name both, or neither")
+        if self.tls_cert is None and not is_loopback(self.host):
+            raise ValueError(
+                f"the REST API would listen on {self.host} without TLS, so that tokens could be read on the network; "
+                "name --tls-cert and --tls-key, or keep --host 127.0.0.1 behind a proxy that speaks TLS"
+            )
+        return self
 
     @property
     def url(self) -> str:

@@ -1,9 +1,10 @@
 """A small cluster for tests of the edges: the real core, store and policy, simulated agents, and a clock of our own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from policies.jct.priority import PriorityPolicy
+from scheduler.api.metrics import Metrics
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import (
@@ -30,7 +31,9 @@ from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
+from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
+from scheduler.store.vault import Vault
 
 START_US = 1_800_000_000 * US
 
@@ -46,6 +49,9 @@ class SmallCluster:
         self.state: State = self.repository.load()
         self.tokens = Tokens(self.repository)
         self.audit = Audit(self.repository)
+        self.vault = Vault.at(folder)
+        self.ring = EventRing()
+        self._metrics = Metrics(self.state, "0", 3600.0)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}
         self.missing = self.broken = ""
@@ -88,6 +94,8 @@ class SmallCluster:
     def _step(self, event: CoreEvent) -> int | None:
         out = step(self.state, event, self._now_us, self.settings)
         self.repository.commit(out)
+        self._metrics.take(out.events)
+        self.ring.add(out.events)
         for reply in out.replies:
             if reply.error is not None:
                 raise reply.error
@@ -101,14 +109,29 @@ class SmallCluster:
 
     # --- what the API asks ----------------------------------------------------------------------------------
 
+    def metrics(self) -> bytes:
+        return self._metrics.render(self._now_us)
+
+    @property
+    def half_life_s(self) -> float:
+        return self.settings.half_life_s
+
     def now_us(self) -> int:
         return self._now_us
 
     def trouble(self) -> str:
         return self.broken
 
-    async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
-        return self._ask(Submit(request=1, spec=spec, spec_key=spec_key, user=user, key=key))
+    async def ask(self, make: Callable[[int], Request]) -> int:
+        return self._ask(make(1))
+
+    async def submit(
+        self, spec: JobSpec, spec_key: str, user: str, key: str | None, sealed: str = "",
+        past: tuple[tuple[int, str], ...] = (),
+    ) -> int:
+        return self._ask(
+            Submit(request=1, spec=spec, spec_key=spec_key, user=user, key=key, sealed=sealed, past=past)
+        )
 
     async def cancel(self, job: int, actor: str, reason: str) -> None:
         self._ask(Cancel(request=1, job=job, actor=actor, reason=reason))

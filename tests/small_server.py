@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
 def serving(folder: Path) -> Iterator[tuple[Living, str]]:
     """The cluster and its URL."""
     cluster = Living(folder)
-    app = create_app(cluster, cluster.tokens, cluster.audit, "0")
+    app = create_app(cluster, cluster.tokens, cluster.audit, cluster.vault, "0")
     server = _Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()

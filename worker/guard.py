@@ -38,6 +38,7 @@ class Guard:
         self._stopped_since_s: float | None = None
         self._deaf_since_s: float | None = None
         self._signalled = False
+        self._signal_no = target.signal_no
         self.line.offer("target", target)
 
     @classmethod
@@ -59,6 +60,9 @@ class Guard:
         if not self.alive:
             return
         self.line.offer("target", target)
+        if target.signal_no > self._signal_no:
+            self._signal_no = target.signal_no
+            self._send(signal.Signals[target.signal])
         if isinstance(target.want, Stop):
             self._stop(target.want, now_s)
 
@@ -73,10 +77,15 @@ class Guard:
             latest = decode_report(bodies[-1]) if bodies else None
         except BadMessage:
             return
-        if bodies is None and self._deaf_since_s is None:
-            self._deaf_since_s = processes.boot_time_s()
+        if bodies is None:
+            self.hung_up()
         if latest is not None:
             self._change(**{field: getattr(latest, field) for field in Report.__struct_fields__ if field not in OURS})
+
+    def hung_up(self) -> None:
+        """The member has closed its line, which only its end should do."""
+        if self._deaf_since_s is None:
+            self._deaf_since_s = processes.boot_time_s()
 
     def tick(self, now_s: float) -> None:
         """Enforce what time enforces: the end of a grace, and a process that stays stopped."""
@@ -131,15 +140,17 @@ class Guard:
             self._kill(f"killed at once: {stop.why}")
         elif not self._signalled:
             self._signalled = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.Signals[self.target.spec.job.signal])
+            self._send(signal.Signals[self.target.spec.job.signal])
 
     def _kill(self, why: str) -> None:
         """The pid is an unreaped child's, so it cannot be another's."""
         if not self._killed:
             self._killed = why
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._send(signal.SIGKILL)
+
+    def _send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
     def _why(self) -> str:
         return self.target.want.why if isinstance(self.target.want, Stop) else ""

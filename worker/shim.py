@@ -86,7 +86,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BlockingIOError:
         print(f"shim: another one guards {options.folder}", file=sys.stderr)
         return EXIT_LOCKED
-    import_ahead()
+    if not shim.is_command:
+        import_ahead()
     shim.run()
     return 0
 

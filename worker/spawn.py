@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from scheduler.protocol.messages import Target
-from worker import processes
+from worker import command, processes
 
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 COLD_PREFIXES = ("LD_", "PYTHON", "MALLOC_", "OMP_", "MKL_", "TORCH", "OPENBLAS_")
@@ -52,10 +52,18 @@ def must_be_cold(env: Mapping[str, str]) -> bool:
     return processes.thread_count() != 1 or any(name.startswith(COLD_PREFIXES) for name in env)
 
 
-def start_member(target: Target, folder: Path, log: int) -> tuple[int, socket.socket]:
-    """Fork a member with this log as its output. Returns its pid and the shim's end of its line."""
+def start_member(
+    target: Target, folder: Path, log: int, secrets: Mapping[str, str] | None = None
+) -> tuple[int, socket.socket]:
+    """Fork a member with this log as its output. Returns its pid and the shim's end of its line.
+
+    secrets: into its environment and nowhere else.
+    """
     ours, theirs = socket.socketpair()
-    variables = environment(target, folder)
+    variables = environment(target, folder) | dict(secrets or {})
+    is_command = target.spec.kind == "command"
+    if is_command:
+        variables |= command.variables(target, folder)
     cold = must_be_cold(target.spec.job.env)
 
     def child() -> int:
@@ -66,18 +74,20 @@ def start_member(target: Target, folder: Path, log: int) -> tuple[int, socket.so
         os.environ.clear()
         os.environ.update(variables)
         processes.rename(f"jct {target.job}.{target.attempt}/{target.member}")
+        if is_command:
+            return command.become(theirs, variables)
         if cold:
             # -P: a user's scheduler.py in the work directory must not shadow ours.
             theirs.set_inheritable(True)
-            command = [sys.executable, "-P", "-m", "worker.member", str(theirs.fileno())]
-            os.execve(sys.executable, command, variables)  # noqa: S606
+            cold_member = [sys.executable, "-P", "-m", "worker.member", str(theirs.fileno())]
+            os.execve(sys.executable, cold_member, variables)  # noqa: S606
         sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
         from worker import member
 
         return member.main(theirs)
 
-    pid = _fork(child, signal.Signals[target.spec.job.signal])
+    pid = _fork(child, None if is_command else signal.Signals[target.spec.job.signal])
     theirs.close()
     return pid, ours
 

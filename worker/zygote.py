@@ -19,7 +19,9 @@ from scheduler.protocol.spec import AttemptSpec
 from worker import processes, spawn
 from worker.channel import Channel
 from worker.checkpoint.directory import Directory
+from worker.command import CommandGuard
 from worker.guard import Guard
+from worker.ports import lease_port
 
 TICK_S = 1.0
 SWEEP_S = 0.02
@@ -52,6 +54,11 @@ class Zygote:
         self._wake = self._catch_signals()
         self._make_known()
         self._listener = self._listen()
+
+    @property
+    def is_command(self) -> bool:
+        """Its members need nothing imported."""
+        return self._spec.kind == "command"
 
     def run(self) -> None:
         """Serve until the last member is gone and its last word was read or nobody came for it."""
@@ -162,7 +169,7 @@ class Zygote:
             for body in bodies or []:
                 message = decode_to_shim(body)
                 if isinstance(message, Spawn):
-                    self._spawn(message.target, self._agent.descriptors.popleft())
+                    self._spawn(message, self._agent.descriptors.popleft())
                 else:
                     self._take(message)
         except (BadMessage, IndexError) as error:
@@ -186,21 +193,24 @@ class Zygote:
 
     # --- members -----------------------------------------------------------------------------------------------
 
-    def _spawn(self, target: Target, log: int) -> None:
+    def _spawn(self, message: Spawn, log: int) -> None:
+        target = message.target
         try:
             if target.member in self._guards:
                 self._take(target)
             elif isinstance(target.want, Stop):
                 print(f"shim: member {target.member} shall stop before it has started", file=sys.stderr, flush=True)
             else:
-                self._start(target, log)
+                self._start(target, log, message.secrets)
         finally:
             os.close(log)
 
-    def _start(self, target: Target, log: int) -> None:
+    def _start(self, target: Target, log: int, secrets: dict[str, str]) -> None:
         try:
-            pid, line = spawn.start_member(target, self.folder, log)
-            self._guards[target.member] = Guard(target, pid, line)
+            pid, line = spawn.start_member(target, self.folder, log, secrets)
+            is_command = target.spec.kind == "command"
+            guard = CommandGuard(target, pid, line, self.folder) if is_command else Guard(target, pid, line)
+            self._guards[target.member] = guard
             self._selector.register(line, selectors.EVENT_READ)
             self._provide_store(target)
         except OSError as error:
@@ -215,11 +225,22 @@ class Zygote:
 
     def _provide_store(self, target: Target) -> None:
         """Each generation's store is started beside its pilot's member; probes have none."""
-        if target.member != target.pilot or target.plan is None or not self._guards[target.member].alive:
+        guard = self._guards[target.member]
+        if target.member != target.pilot or not guard.alive:
+            return
+        if target.spec.kind == "command":
+            self._lease_port(guard)
+        if target.plan is None:
             return
         if target.generation not in self._stores:
             self._stores[target.generation] = spawn.start_store(self._host)
-        self._guards[target.member].set_store(target.generation, self._stores[target.generation][1])
+        guard.set_store(target.generation, self._stores[target.generation][1])
+
+    def _lease_port(self, guard: Guard) -> None:
+        """Where the ranks of a command meet: one port for the attempt's life."""
+        if guard.report.store is None:
+            port = lease_port(self.folder.parent.parent / "ports", self._host, self._spec.nonce)
+            guard.set_store(1, f"{self._host}:{port}")
 
     def _shut_down(self) -> None:
         """SIGTERM: the machine goes down. Every member stops as if the agent had asked."""

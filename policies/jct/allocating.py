@@ -100,7 +100,7 @@ class _Books:
             seconds = step_time_of(job.menu, job.plan, self.ledger.kinds[kind]) if job.plan is not None else PROBE_S
         except (ValueError, KeyError):
             seconds = PROBE_S
-        return Option(kind, devices, seconds, 0.0, job.plan)
+        return Option(kind, devices, seconds, DeviceKind(kind).start_s, job.plan)
 
     # --- from grants to decisions ---------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def keep_nodes(now: Pass, work: Work) -> dict[str, int]:
     for other in now.works.values():
         wait_s = 0.0
         if other.current is not None:
-            settles_s = max(0.0, now.settings.settled_s - other.job.since_change_s)
+            settles_s = max(0.0, now.settles_s(other))
             wait_s = min(other.left_s, settles_s) if not other.job.frozen else other.left_s
         for node in other.job.placement:
             free_in_s[node] = max(free_in_s.get(node, 0.0), wait_s)

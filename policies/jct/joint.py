@@ -31,16 +31,16 @@ class Settings:
     """price: of a device-second, in units of (others' weight / devices). gain: how many times better a change must be.
 
     unsure_gain, unsure_growth: the same, and to at most how many times its devices, where remaining work is unknown.
-    settled_s: a job is left alone for so long after a change. patience: a waiting job takes an option at most so
-    many times as costly as its best. starving_s, starving_runs: a job may wait so long, and so many times as long as
-    it would run.
+    settled_restarts: a job is left alone after a change for so many times as long as a restart takes it. patience: a
+    waiting job takes an option at most so many times as costly as its best. starving_s, starving_runs: a job may wait
+    so long, and so many times as long as it would run.
     """
 
     price: float = 2.0
     gain: float = 1.1
     unsure_gain: float = 1.3
     unsure_growth: int = 2
-    settled_s: float = 600.0
+    settled_restarts: float = 2.3
     patience: float = 2.0
     starving_s: float = 14_400.0
     starving_runs: float = 4.0
@@ -80,8 +80,13 @@ class Pass:
             and bool(work.options)
             and not job.frozen
             and job.id not in self.grants
-            and job.since_change_s >= self.settings.settled_s
+            and self.settles_s(work) <= 0.0
         )
+
+    def settles_s(self, work: Work) -> float:
+        """How long a running job is still left alone."""
+        assert work.current is not None
+        return self.settings.settled_restarts * work.current.restart_s - work.job.since_change_s
 
     def best_fit(self, work: Work) -> tuple[Option, Placement] | None:
         """The best option that fits now, unless it is so bad that waiting is better."""
@@ -141,7 +146,7 @@ def _pressure(works: Iterable[Work], devices: int) -> float:
 
 def waiting_bound_s(settings: Settings, fastest_s: float) -> float:
     """The longest that a job waits in one stretch before it comes before all others; it then starts once the jobs on
-    its nodes have ended or are `settled_s` old, after the starved jobs before it."""
+    its nodes have ended or have settled, after the starved jobs before it."""
     return settings.starving_s + settings.starving_runs * fastest_s
 
 

@@ -34,7 +34,7 @@ def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
         return Wait(
             job.id,
             "Resources",
-            f"It needs {minimum} devices; {usable} are left without {nodes}, where it failed to start.",
+            f"It needs {minimum} devices; {usable} are left without {nodes}, where it may not run at present.",
         )
     if not job.menu.profiles:
         return None

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, NoReturn, Protocol
 
 from fastapi import Depends, Request
 
@@ -12,10 +12,13 @@ from scheduler.core.errors import Code, JctError
 from scheduler.core.story import Story, story_of
 from scheduler.store.audit import AuditEntry
 from scheduler.store.tokens import Role, Token
+from scheduler.store.vault import Vault
 
 
 class FindsTokens(Protocol):
     def find(self, secret: str, now_us: int) -> Token | None: ...
+
+    def is_valid(self, token: Token, now_us: int) -> bool: ...
 
 
 class KeepsAudit(Protocol):
@@ -37,16 +40,44 @@ class Caller:
     token: Token
     cluster: Cluster
     audit: KeepsAudit
+    vault: Vault
+    tokens: FindsTokens
     request: str
 
     @property
     def user(self) -> str:
         return self.token.user
 
+    def still_valid(self) -> bool:
+        """Whether the token has been neither revoked nor outlived since the request began."""
+        return self.tokens.is_valid(self.token, self.cluster.now_us())
+
     @property
     def team_seen(self) -> str | None:
         """The only team whose jobs the caller may see; None for all."""
-        return None if self.token.role is Role.ADMIN else self.token.team
+        if self.token.role is Role.AGENT:
+            return ""
+        return None if self.token.role.rank >= Role.OPERATOR.rank else self.token.team
+
+    async def at_least(self, role: Role, action: str, target: str) -> None:
+        """Raises JctError NOT_ALLOWED, audited, for lesser roles."""
+        if self.token.role.rank < role.rank:
+            await self.deny(action, target, f"this needs the role {role}; yours is {self.token.role}")
+
+    async def deny(self, action: str, target: str, why: str) -> NoReturn:
+        """Raises JctError NOT_ALLOWED; the audit log keeps it."""
+        await self.record(action, target, allowed=False)
+        raise JctError(Code.NOT_ALLOWED, why, hint="ask a team lead, an operator or an admin")
+
+    async def to_act_on(self, id: int, action: str) -> Story:
+        """The job, where the caller may act on it: its owner, a lead of its team, operators and admins."""
+        story = await self.story(id, action)
+        role, job = self.token.role, story.job
+        if role.rank < Role.USER.rank:
+            await self.deny(action, f"job {id}", f"a {role} may look, and act on nothing")
+        if role is Role.USER and job.user != self.user:
+            await self.deny(action, f"job {id}", f"job {id} belongs to {job.user!r} of your team")
+        return story
 
     async def story(self, id: int, action: str) -> Story:
         """The job, from memory or history. NOT_FOUND also for another team's: its existence is none of the caller's.
@@ -85,7 +116,8 @@ def caller(request: Request) -> Caller:
     token = tokens.find(secret.strip(), cluster(request).now_us()) if known else None
     if token is None:
         raise JctError(Code.NOT_LOGGED_IN, "this needs a valid token", hint="set JCT_TOKEN, or ask an admin for one")
-    return Caller(token, cluster(request), request.app.state.audit, request_id(request))
+    state = request.app.state
+    return Caller(token, cluster(request), state.audit, state.vault, tokens, request_id(request))
 
 
 CallerDep = Annotated[Caller, Depends(caller)]

@@ -1,29 +1,41 @@
 """The REST application: /v1 behind tokens; health, readiness and the OpenAPI document in the open."""
 
 from fastapi import FastAPI
+from fastapi.responses import Response
 from typing_extensions import TypedDict
 
-from scheduler.api import events, inventory, jobs, logs, problems
+from scheduler.api import accounting, events, inventory, jobs, logs, orders, problems, tenants, tokens, upkeep
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
+from scheduler.api.rates import RateLimit
 from scheduler.core.errors import Code, JctError
+from scheduler.store.vault import Vault
+
+_ROUTERS = (
+    jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
+    tokens.router, accounting.router,
+)
 
 
 class Health(TypedDict):
     status: str
 
 
-def create_app(cluster: Cluster, tokens: FindsTokens, audit: KeepsAudit, version: str) -> FastAPI:
+def create_app(
+    cluster: Cluster, known_tokens: FindsTokens, audit: KeepsAudit, vault: Vault, version: str
+) -> FastAPI:
     """The pages of FastAPI's own documentation load scripts from elsewhere and are left out."""
     app = FastAPI(title="jctd", version=version, docs_url=None, redoc_url=None)
     app.state.cluster = cluster
-    app.state.tokens = tokens
+    app.state.tokens = known_tokens
     app.state.audit = audit
+    app.state.vault = vault
     problems.install(app)
     app.add_middleware(BodyLimit)
+    app.add_middleware(RateLimit)
     app.add_middleware(RequestId)
-    for router in (jobs.router, logs.router, events.router, inventory.router):
+    for router in _ROUTERS:
         app.include_router(router, prefix="/v1")
 
     @app.get("/healthz", tags=["health"])
@@ -37,5 +49,10 @@ def create_app(cluster: Cluster, tokens: FindsTokens, audit: KeepsAudit, version
         if why := cluster.trouble():
             raise JctError(Code.BUSY, f"jctd does not take requests now: {why}")
         return {"status": "ready"}
+
+    @app.get("/metrics", tags=["health"], response_class=Response)
+    async def metrics(cluster: ClusterDep) -> Response:
+        """For Prometheus: counts, and no job's id or name."""
+        return Response(cluster.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return app

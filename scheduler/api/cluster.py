@@ -1,13 +1,15 @@
 """What the REST routes may ask of the running daemon. `scheduler.daemon` implements it; tests use a small one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from scheduler.core.entities import Event
+from scheduler.core.events import Request
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
+from scheduler.store.ring import EventRing
 
 
 class Cluster(Protocol):
@@ -16,12 +18,26 @@ class Cluster(Protocol):
     @property
     def state(self) -> State: ...
 
+    @property
+    def half_life_s(self) -> float:
+        """In which what a team has used counts half."""
+
+    @property
+    def ring(self) -> EventRing:
+        """The newest committed events."""
+
+    def metrics(self) -> bytes:
+        """In Prometheus' text format."""
+
     def now_us(self) -> int: ...
 
     def trouble(self) -> str:
         """Why the daemon cannot take requests now (a blocked database, say); empty where it can."""
 
-    async def submit(self, spec: JobSpec, spec_key: str, user: str, key: str | None) -> int:
+    async def submit(
+        self, spec: JobSpec, spec_key: str, user: str, key: str | None, sealed: str = "",
+        past: tuple[tuple[int, str], ...] = (),
+    ) -> int:
         """The new job's id, or the id that the same idempotency key got before."""
 
     async def cancel(self, job: int, actor: str, reason: str) -> None: ...
@@ -31,6 +47,9 @@ class Cluster(Protocol):
     async def release(self, job: int, actor: str) -> None: ...
 
     async def set_priority(self, job: int, priority: int, actor: str) -> None: ...
+
+    async def ask(self, make: Callable[[int], Request]) -> int:
+        """Any request of the core, made with the number it gets; the job's id, or 0 where it is about none."""
 
     async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
         """Asks the member's node; NOT_FOUND for an unknown member, a Chunk with `missing` where the log is away."""

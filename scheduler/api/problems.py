@@ -20,12 +20,14 @@ STATUS = {
     Code.NOT_ALLOWED: 403,
     Code.NOT_LOGGED_IN: 401,
     Code.CONFLICT: 409,
+    Code.QUOTA: 409,
+    Code.TOO_MANY_REQUESTS: 429,
     Code.TOO_LARGE: 413,
     Code.BUSY: 503,
     Code.UNREACHABLE: 503,
     Code.INTERNAL: 500,
 }
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
 _CODES = {400: Code.BAD_SPEC, 404: Code.NOT_FOUND, 405: Code.NOT_FOUND, 413: Code.TOO_LARGE, 422: Code.BAD_SPEC}
 
 

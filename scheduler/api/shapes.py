@@ -113,6 +113,20 @@ class AttemptView(TypedDict):
     members: list[MemberView]
 
 
+class AfterView(TypedDict):
+    """how: ok or any."""
+
+    job: int
+    how: str
+
+
+class UsedView(TypedDict):
+    """GPU-seconds held, and those spent on steps that no checkpoint kept."""
+
+    gpu_s: float
+    lost_gpu_s: float
+
+
 class JobView(JobSummary):
     """All that is known of one job. now: the daemon's clock."""
 
@@ -120,6 +134,14 @@ class JobView(JobSummary):
     labels: dict[str, str]
     note: str
     entrypoint: str
+    command: list[str]
+    time_limit_s: float | None
+    begin: str | None
+    after: list[AfterView]
+    array: int | None
+    task: int | None
+    env_from: list[str]
+    used: UsedView
     workdir: str
     env_keys: list[str]
     global_batch: int | None
@@ -164,6 +186,70 @@ class EventView(TypedDict):
     attempt: int | None
     node: str | None
     data: dict[str, Any]
+
+
+class RecordView(TypedDict):
+    """A team, user, queue, class, drain or reservation. version: for If-Match."""
+
+    kind: str
+    name: str
+    version: str
+    fields: dict[str, Any]
+
+
+class RecordList(TypedDict):
+    records: list[RecordView]
+
+
+class TokenView(TypedDict):
+    """secret: only in the answer that creates it."""
+
+    id: int
+    name: str
+    user: str
+    team: str
+    role: str
+    created: str
+    expires: str | None
+    revoked: str | None
+    secret: str | None
+
+
+class TokenList(TypedDict):
+    tokens: list[TokenView]
+
+
+class AuditView(TypedDict):
+    id: int
+    time: str
+    actor: str
+    action: str
+    target: str
+    allowed: bool
+    old: Any
+    new: Any
+    request: str
+
+
+class AuditPage(TypedDict):
+    """Newest first. next: what to ask for with `before` to go on, null at the end."""
+
+    entries: list[AuditView]
+    next: int | None
+
+
+class UsageRow(TypedDict):
+    """GPU-seconds of attempts that have ended. lost_gpu_s: on steps that no checkpoint kept."""
+
+    team: str
+    user: str
+    gpu_s: float
+    lost_gpu_s: float
+    recent_gpu_s: float
+
+
+class UsageList(TypedDict):
+    rows: list[UsageRow]
 
 
 class JobPage(TypedDict):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from policies.ir.plan import ParallelPlan
 from scheduler.api.shapes import (
+    AfterView,
     AttemptView,
     DeviceView,
     Eta,
@@ -20,9 +21,11 @@ from scheduler.api.shapes import (
     NodeView,
     Plan,
     Reason,
+    UsedView,
     Validation,
 )
 from scheduler.api.times import rfc3339, seconds
+from scheduler.core.accounts import lost_s
 from scheduler.core.entities import (
     Attempt,
     AttemptKind,
@@ -119,6 +122,14 @@ def job_view(story: Story, moment: Moment) -> JobView:
         labels=spec.labels,
         note=spec.note,
         entrypoint=spec.entrypoint,
+        command=list(spec.command),
+        time_limit_s=spec.time_limit_s,
+        begin=rfc3339(spec.begin_us),
+        after=[AfterView(job=parent, how=how) for parent, how in spec.after],
+        array=job.array,
+        task=job.task,
+        env_from=list(spec.env_from),
+        used=_used(story, moment.now_us),
         workdir=spec.workdir,
         env_keys=sorted(spec.env),
         global_batch=job.global_batch,
@@ -137,10 +148,20 @@ def job_view(story: Story, moment: Moment) -> JobView:
     )
 
 
+def _used(story: Story, now_us: int) -> UsedView:
+    gpu_s = lost_gpu_s = 0.0
+    for attempt in story.attempts:
+        if attempt.starting_us is not None:
+            devices = sum(member.attempt == attempt.number for member in story.members)
+            gpu_s += devices * seconds((attempt.ended_us or now_us) - attempt.starting_us)
+            lost_gpu_s += devices * lost_s(story.job, attempt)
+    return UsedView(gpu_s=gpu_s, lost_gpu_s=lost_gpu_s)
+
+
 def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
     members = [member for member in story.members if member.attempt == attempt.number]
     generation = story.shape_of(attempt.number)
-    plan = generation.plan if generation else None
+    plan = generation.plan if generation and not story.job.spec.command else None
     ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
     return AttemptView(
         attempt=attempt.number,
@@ -178,6 +199,8 @@ def _member_view(member: Member, rank: int | None) -> MemberView:
 
 def _newest_plan(story: Story) -> Plan | None:
     """Of the newest attempt that had one; a probe has none."""
+    if story.job.spec.command:
+        return None
     shapes = (story.shape_of(attempt.number) for attempt in reversed(story.attempts))
     return plan_view(next((shape.plan for shape in shapes if shape is not None and shape.plan is not None), None))
 

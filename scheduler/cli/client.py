@@ -99,7 +99,8 @@ class Client:
             return http.client.HTTPConnection(self._place, timeout=TIMEOUT_S)
         import ssl
 
-        return http.client.HTTPSConnection(self._place, timeout=TIMEOUT_S, context=ssl.create_default_context())
+        context = ssl.create_default_context(cafile=os.environ.get("JCT_CA_FILE"))
+        return http.client.HTTPSConnection(self._place, timeout=TIMEOUT_S, context=context)
 
     # --- what several commands ask --------------------------------------------------------------------------
 

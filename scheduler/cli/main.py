@@ -16,6 +16,7 @@ COMMANDS: dict[str, Entry] = {
     "up": ("start", "up", "Start a daemon and an agent on this machine."),
     "demo": ("start", "demo", "Run three real trainings, a preemption and a resume."),
     "submit": ("submit", "submit", "Submit a job file."),
+    "run": ("run", "run", "Run any program as a job: jct run -- PROGRAM ..."),
     "ls": ("queue", "ls", "List jobs."),
     "show": ("show", "show", "Show all that is known of a job."),
     "logs": ("logs", "logs", "Print a job's logs, byte for byte."),
@@ -24,7 +25,22 @@ COMMANDS: dict[str, Entry] = {
     "cancel": ("act", "cancel", "Cancel jobs, in whatever state they are."),
     "hold": ("act", "hold", "Keep jobs from running."),
     "release": ("act", "release", "Let held jobs run."),
-    "update": ("act", "update", "Change a job's priority."),
+    "update": ("act", "update", "Change jobs: priority, team, queue, limits, GPUs."),
+    "requeue": ("act", "requeue", "Save, stop and queue jobs again."),
+    "signal": ("act", "signal", "Send a signal to jobs' processes."),
+    "checkpoint": ("act", "checkpoint", "Have jobs save now."),
+    "preempt": ("act", "preempt", "Stop jobs as for more important ones."),
+    "top-of-queue": ("act", "top", "Put a job before all that wait."),
+    "drain": ("upkeep", "drain", "Start nothing new on a node or device."),
+    "resume": ("upkeep", "resume", "Give a drained node or device work again."),
+    "reserve": ("upkeep", "reserve", "Keep nodes for a team, or for nobody."),
+    "team": ("records", "team", "List teams, or set their caps and weights."),
+    "user": ("records", "user", "List users, or set their caps."),
+    "queues": ("records", "queues", "List queues, or set who may use them."),
+    "class": ("records", "priority_class", "List priority classes, or set who may use them."),
+    "token": ("tokens", "token", "List, make or revoke tokens."),
+    "usage": ("tokens", "usage", "GPU-hours by team and user."),
+    "audit": ("tokens", "audit", "Every admin act and every denied act."),
     "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
     "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
     "nodes": ("inventory", "nodes", "List nodes."),
@@ -34,9 +50,10 @@ COMMANDS: dict[str, Entry] = {
     "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
     "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
     "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
+    "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
     "version": ("version", "version", "Print the version."),
 }
-ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel"}
+ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel", "quota": "team"}
 
 
 def main() -> None:

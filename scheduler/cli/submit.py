@@ -1,5 +1,6 @@
 """`jct submit`: the job file, flags that beat it, and what only this machine can see."""
 
+import os
 import sys
 import time
 import uuid
@@ -10,10 +11,11 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.digest import key_of
-from scheduler.cli.options import Json
+from scheduler.cli.options import Json, gpu_range
 from scheduler.cli.output import print_json, say, visible
 from scheduler.cli.wait import until_ended
 from scheduler.core.errors import Code, JctError
+from scheduler.durations import BadDuration, format_duration, parse_duration
 from scheduler.jobfile.read import read_text
 
 TRIES = 4
@@ -24,19 +26,31 @@ def submit(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML or JSON job file; - for standard input.")],
     name: Annotated[str | None, typer.Option(help="The job's name.")] = None,
     team: Annotated[str | None, typer.Option(envvar="JCT_TEAM", help="The team it belongs to.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
+    priority: Annotated[str | None, typer.Option(help="A number or a class; higher goes first.")] = None,
     gpus: Annotated[str | None, typer.Option(help="How many: N, or MIN-MAX.")] = None,
     note: Annotated[str | None, typer.Option(help="A word to yourself.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Where it waits.")] = None,
+    after: Annotated[str | None, typer.Option(help="Jobs to wait for: 12, or afterok:12:13,afterany:14.")] = None,
+    begin: Annotated[str | None, typer.Option(help="Not before this moment, or now+2h.")] = None,
+    time_limit: Annotated[str | None, typer.Option(help="Such as 90m, 1d12h or 2-12.")] = None,
+    array: Annotated[str | None, typer.Option(help="One job an index: 0-9, or 0-9%2 for two at once.")] = None,
     parsable: Annotated[bool, typer.Option("-q", "--parsable", help="Print the id alone.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit as it did.")] = False,
     json: Json = False,
 ) -> int:
     """Submit a job file. Flags beat the file."""
     document, folder = _read(file)
-    flags = {"name": name, "team": team, "priority": priority, "gpus": _gpus(gpus), "note": note}
+    flags = {"name": name, "team": team, "gpus": gpu_range(gpus), "note": note, "queue": queue}
+    flags |= {"priority": priority_of(priority), "begin": moment(begin), "time_limit": time_limit, "array": array}
+    flags |= {"after": int(after) if after is not None and after.isdecimal() else after}
     document |= {key: value for key, value in flags.items() if value is not None}
     _resolve_paths(document, folder)
-    body = {"job": document, **_spec_key(document)}
+    return send(document, parsable=parsable, wait=wait, json=json)
+
+
+def send(document: dict[str, Any], *, parsable: bool, wait: bool, json: bool) -> int:
+    """Submit a whole document and say so; the exit code."""
+    body = {"job": document, **_spec_key(document), **_secrets(document)}
     client = Client.from_config()
     job = _send(client, body)
     if json and not wait:
@@ -44,7 +58,8 @@ def submit(
     elif parsable:
         print(job["id"], flush=True)
     else:
-        print(f"Submitted job {job['id']}: {visible(job['name'])}", flush=True)
+        limit = f", limit {format_duration(job['time_limit_s'])}" if job["time_limit_s"] else ""
+        print(f"Submitted job {job['id']}: {visible(job['name'])}{limit}", flush=True)
     return until_ended(client, [job["id"]], json=json) if wait else 0
 
 
@@ -67,13 +82,31 @@ def _read(file: str) -> tuple[dict[str, Any], Path]:
     return read_text(text), Path.cwd() if file == "-" else Path(file).resolve().parent
 
 
-def _gpus(text: str | None) -> Any:
-    if text is None:
-        return None
-    low, dash, high = text.partition("-")
-    if not low.isdecimal() or (dash and not high.isdecimal()):
-        raise JctError(Code.BAD_SPEC, f"--gpus {text!r} is neither N nor MIN-MAX", field="gpus")
-    return {"min": int(low), "max": int(high)} if dash else int(low)
+def priority_of(text: str | None) -> int | str | None:
+    """A number, or a class's name."""
+    return int(text) if text is not None and text.lstrip("-").isdecimal() else text
+
+
+def moment(text: str | None) -> str | None:
+    """`now+2h` by this machine's clock; else as it stands."""
+    if text is None or not text.startswith("now+"):
+        return text
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        later = datetime.now(UTC) + timedelta(seconds=parse_duration(text[4:], bare="seconds"))
+    except BadDuration as error:
+        raise JctError(Code.BAD_SPEC, f"--begin: {error}", field="begin") from None
+    return later.isoformat(timespec="seconds")
+
+
+def _secrets(document: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Values of env_from, from this environment."""
+    names = [name for name in document.get("env_from", []) if isinstance(name, str)]
+    if missing := [name for name in names if name not in os.environ]:
+        message = f"env_from: {missing[0]} is not set here, so there is no value to hand over"
+        raise JctError(Code.BAD_SPEC, message, field="env_from")
+    return {"secrets": {name: os.environ[name] for name in names}} if names else {}
 
 
 def _resolve_paths(document: dict[str, Any], folder: Path) -> None:

@@ -48,6 +48,7 @@ def begin(turn: Turn, start: Start, nonce: str) -> None:
     state, job = turn.state, turn.state.jobs[start.job]
     number = job.last_attempt + 1
     kind = AttemptKind.TRAIN if start.plan is not None else AttemptKind.PROBE
+    kind = AttemptKind.COMMAND if job.spec.command else kind
     turn.put(_activated(job, start, number))
     attempt = Attempt(
         job=job.id, number=number, kind=kind, created_us=turn.now, nonce=f"{nonce}-{job.id}.{number}",
@@ -62,7 +63,7 @@ def begin(turn: Turn, start: Start, nonce: str) -> None:
         turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
         lease_device(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
     data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
-    turn.note("Placed", _placed(start), job=job.id, attempt=number, data=data)
+    turn.note("Placed", _placed(start, kind), job=job.id, attempt=number, data=data)
     start_if_gathered(turn, job.id, number)
 
 
@@ -76,7 +77,9 @@ def start_if_gathered(turn: Turn, job: int, number: int) -> None:
         turn.note("Starting", "all devices are held", job=job, attempt=number)
 
 
-def _placed(start: Start) -> str:
+def _placed(start: Start, kind: AttemptKind) -> str:
+    if kind is AttemptKind.COMMAND:
+        return f"a command on {len(start.devices)} device(s)"
     if start.plan is None:
         return "a probe on 1 device"
     plan, count = start.plan, len(start.devices)
@@ -85,7 +88,7 @@ def _placed(start: Start) -> str:
 
 def _activated(job: Job, start: Start, number: int) -> Job:
     size = job.microbatch_size
-    if start.plan is not None and size is None and job.spec.numerics == "exact":
+    if start.plan is not None and size is None and job.spec.numerics == "exact" and not job.spec.command:
         size = start.plan.microbatch_size
     return replace(
         job, state=JobState.ACTIVE, last_attempt=number, microbatch_size=size,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from policies.model.cluster import ClusterSnapshot
 from scheduler.core.entities import Entity, Event
 from scheduler.core.errors import JctError
+from scheduler.core.records import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,12 @@ class Plan:
 
 @dataclass(slots=True)
 class Effects:
-    """Of one step. rows: entities to write, newest value last wins; deleted device ids; events to append."""
+    """Of one step. rows: entities to write, newest value last wins; deleted device ids, and kinds and names of
+    deleted records; events to append."""
 
     rows: list[Entity] = field(default_factory=list)
     gone_devices: list[str] = field(default_factory=list)
+    gone_records: list[tuple[str, str]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     refusals: list[tuple[str, str, str]] = field(default_factory=list)
@@ -36,8 +39,12 @@ class Effects:
     idempotency: list[tuple[str, str, int]] = field(default_factory=list)
 
     def extend(self, other: "Effects") -> None:
+        erased = other.gone_records
+        if erased:
+            self.rows = [row for row in self.rows if not (isinstance(row, Record) and (row.kind, row.name) in erased)]
         self.rows += other.rows
         self.gone_devices += other.gone_devices
+        self.gone_records += other.gone_records
         self.events += other.events
         self.replies += other.replies
         self.refusals += other.refusals

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+from scheduler.core.accounts import charge
 from scheduler.core.beginnings import begin, unavailable
+from scheduler.core.caps import too_much, use_of
 from scheduler.core.entities import (
     Attempt,
+    AttemptKind,
     AttemptState,
     EndCause,
     GenerationState,
@@ -26,14 +29,16 @@ _GENERATION_END = {
     GenerationState.ACTIVE: GenerationState.CLOSED,
 }
 
-_NOTHING_TO_SAVE = (EndCause.CANCELLED, EndCause.HELD, EndCause.PREEMPTED, EndCause.START_FAILED)  # while STARTING
+_NOTHING_TO_SAVE = (
+    EndCause.CANCELLED, EndCause.HELD, EndCause.PREEMPTED, EndCause.REQUEUED, EndCause.START_FAILED,
+)  # while STARTING
 
 
-def finish_queued(turn: Turn, job: Job, result: Result, why: str, by: str) -> None:
-    """A job that holds nothing is over at once."""
+def finish_queued(turn: Turn, job: Job, result: Result, why: str, by: str, code: str = "") -> None:
+    """A job that holds nothing is over at once. code: the reason's, where it is not the result."""
     done = replace(
         job, state=JobState.DONE, result=result, ended_us=turn.now, ended_by=by,
-        reason_code=str(result), reason=why, reason_since_us=turn.now,
+        reason_code=code or str(result), reason=why, reason_since_us=turn.now,
     )
     turn.put(done)
     turn.note("Ended", f"{result}: {why}", actor=by, job=job.id)
@@ -100,7 +105,7 @@ def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
     if any(member.gone_us is None and not _on_lost_node(turn, member) for member in members):
         return
     accountable = [member for member in members if turn.state.role(member) is not Role.PAST]
-    cause, guilty = blame(attempt.cause, accountable)
+    cause, guilty = blame(attempt.cause, accountable, attempt.kind is AttemptKind.COMMAND)
     message = guilty.message if guilty is not None and guilty.message else attempt.stop_why
     _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
 
@@ -119,6 +124,7 @@ def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, 
         last_step=progress.step if progress is not None else attempt.last_step,
     )
     turn.put(ended)
+    job = charge(turn, job, ended)
     for generation in state.generations_of(job.id, attempt.number):
         if generation.state in _GENERATION_END:
             turn.put(replace(generation, state=_GENERATION_END[generation.state]))
@@ -158,6 +164,8 @@ def _begin_resized(turn: Turn, job: Job, cause: EndCause) -> None:
         return
     start, nonce = planned
     lacking = next((why for device in start.devices if (why := unavailable(turn.state, device, job.id))), None)
+    if lacking is None and (over := too_much(turn.state, use_of(turn.state), job, start.devices)) is not None:
+        lacking = over[1]  # a cap was lowered meanwhile
     if lacking is None:
         begin(turn, start, nonce)
     else:

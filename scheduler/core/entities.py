@@ -9,6 +9,7 @@ from typing import Any
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
+from scheduler.core.records import Account, Record
 from scheduler.protocol.messages import Cause
 from scheduler.protocol.spec import JobSpec
 
@@ -67,6 +68,8 @@ class EndCause(StrEnum):
     START_FAILED = "start_failed"
     PLAN_MISMATCH = "plan_mismatch"
     BAD_SPEC = "bad_spec"
+    TIME_LIMIT = "time_limit"
+    REQUEUED = "requeued"
 
 
 class GenerationState(StrEnum):
@@ -95,7 +98,9 @@ class Job:
 
     last_attempt: number of the newest attempt, 0 before the first. microbatch_size: pinned by the first training
     plan (numerics: exact). avoid: nodes that failed to start it, for a while. reason: code and sentence of why it
-    waits or how it ended. saved_step: newest checkpoint.
+    waits or how it ended. saved_step: newest checkpoint. array, task: the array's first job, and the index in it.
+    waits_for: jobs that must end first, each with `ok` where it must complete. ran_us: time with devices in attempts
+    that have ended. first_us: its place in the order of submission, where somebody moved it; else submitted_us.
     """
 
     id: int
@@ -129,13 +134,24 @@ class Job:
     first_validation_loss: float | None = None
     last_validation_loss: float | None = None
     wanted_by: str | None = None
+    array: int | None = None
+    task: int | None = None
+    waits_for: tuple[tuple[int, str], ...] = ()
+    ran_us: int = 0
+    first_us: int | None = None
+
+    @property
+    def place_us(self) -> int:
+        """Where it stands among those of its priority."""
+        return self.submitted_us if self.first_us is None else self.first_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One life of a gang. Its time stamps cut the JCT ledger; all are commits of the daemon.
 
-    saved_step: of the newest checkpoint when it began. resumed_step: where the pilot says it did begin.
+    saved_step: of the newest checkpoint when it began. resumed_step: where the pilot says it did begin. save_no and
+    signal_no: raised by each request to save now, or to send `signal` to all members.
     """
 
     job: int
@@ -158,6 +174,9 @@ class Attempt:
     resumed_step: int | None = None
     last_step: int | None = None
     store: str | None = None
+    save_no: int = 0
+    signal_no: int = 0
+    signal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,4 +280,4 @@ class ProfileRecord:
     global_batch: int | None
 
 
-Entity = Job | Attempt | Generation | Member | Lease | Node | Device | ProfileRecord
+Entity = Job | Attempt | Generation | Member | Lease | Node | Device | ProfileRecord | Account | Record

@@ -15,6 +15,8 @@ class Code(StrEnum):
     NOT_ALLOWED = "not-allowed"
     NOT_LOGGED_IN = "not-logged-in"
     CONFLICT = "conflict"
+    QUOTA = "quota"
+    TOO_MANY_REQUESTS = "too-many-requests"
     TOO_LARGE = "too-large"
     BUSY = "busy"
     UNREACHABLE = "unreachable"

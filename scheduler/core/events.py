@@ -1,22 +1,31 @@
 """What can happen to the core. Requests carry an id; their answer is a Reply effect, sent after the commit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from policies.model.decision import Decisions
+from scheduler.core.records import Record
 from scheduler.protocol.messages import Hello, Report
 from scheduler.protocol.spec import JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """A validated job file. key: the client's idempotency key or None."""
+    """A validated job file. key: the client's idempotency key or None.
+
+    sealed: the job's secrets, encrypted; empty for none. past: results of those jobs it waits for that have left the
+    core's memory.
+    """
 
     request: int
     spec: JobSpec
     spec_key: str
     user: str
     key: str | None = None
+    sealed: str = ""
+    past: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +56,56 @@ class SetPriority:
     job: int
     priority: int
     actor: str
+
+
+class Verb(StrEnum):
+    """What can be ordered of a job that has begun; `top` of one that waits."""
+
+    REQUEUE = "requeue"
+    SIGNAL = "signal"
+    CHECKPOINT = "checkpoint"
+    PREEMPT = "preempt"
+    TOP = "top"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """signal: its name, for SIGNAL."""
+
+    request: int
+    job: int
+    actor: str
+    verb: Verb
+    signal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """New values by name, see `scheduler.core.edits`. expected: the version the asker has seen, or None."""
+
+    request: int
+    job: int
+    actor: str
+    changes: Mapping[str, Any]
+    expected: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """A record becomes what is given. expected: as in Change."""
+
+    request: int
+    actor: str
+    record: Record
+    expected: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erase:
+    request: int
+    actor: str
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +147,6 @@ class Tick:
     """Time has passed; timers that are due fire."""
 
 
-CoreEvent = Submit | Cancel | Hold | Release | SetPriority | NodeHello | NodeReports | NodeHeard | Planned | Tick
-Request = Submit | Cancel | Hold | Release | SetPriority
+Request = Submit | Cancel | Hold | Release | SetPriority | Order | Change | Write | Erase
+CoreEvent = Request | NodeHello | NodeReports | NodeHeard | Planned | Tick
 Answer = dict[str, Any]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from scheduler.core.caps import exceeded
 from scheduler.core.entities import AttemptState, JobState, LeaseState, Member
 from scheduler.core.state import Role, State
 
@@ -10,7 +11,7 @@ _OWNING = (LeaseState.HELD, LeaseState.QUARANTINED)
 
 def violations(state: State) -> list[str]:
     """Sentences that say what is wrong."""
-    return [*_leases(state), *_jobs(state), *_gangs(state)]
+    return [*_leases(state), *_jobs(state), *_gangs(state), *exceeded(state)]
 
 
 def _leases(state: State) -> Iterator[str]:

@@ -30,22 +30,26 @@ _RESULT = {
     EndCause.STALLED: Result.FAILED,
     EndCause.START_FAILED: Result.FAILED,
     EndCause.NODE_LOST: Result.NODE_LOST,
+    EndCause.TIME_LIMIT: Result.TIMEOUT,
 }
 
-_REQUEUED_FREE = (EndCause.PREEMPTED, EndCause.RESIZED, EndCause.PROBE_DONE, EndCause.PLAN_MISMATCH, EndCause.HELD)
+_REQUEUED_FREE = (
+    EndCause.PREEMPTED, EndCause.RESIZED, EndCause.PROBE_DONE, EndCause.PLAN_MISMATCH, EndCause.HELD, EndCause.REQUEUED,
+)
 _FAULTS = (EndCause.RANK_LOST, EndCause.STALLED, EndCause.NODE_LOST, EndCause.START_FAILED)
 
 
-def blame(ours: EndCause | None, members: list[Member]) -> tuple[EndCause, Member | None]:
+def blame(ours: EndCause | None, members: list[Member], all_finish: bool = False) -> tuple[EndCause, Member | None]:
     """The attempt's cause, and the member it is read from.
 
-    ours: the cause of a stop that the daemon itself had ordered. `finished` beats every stop; a stop of ours beats
-    what members did under it; else the gravest cause wins and the order of the reports does not matter.
+    all_finish: it has finished only if every member says so. ours: the cause of a stop that the daemon had ordered.
+    `finished` beats every stop; a stop of ours beats what members did under it; else the gravest cause wins and the
+    order of the reports does not matter.
     """
     for wanted, cause in ((Cause.FINISHED, EndCause.FINISHED), (Cause.PROBE_DONE, EndCause.PROBE_DONE)):
-        for member in members:
-            if member.cause is wanted:
-                return cause, member
+        done = [member for member in members if member.cause is wanted]
+        if done and (not all_finish or len(done) == len(members)):
+            return cause, done[0]
     if ours is not None:
         return ours, next((member for member in members if member.message), None)
     for guilty, cause in _BLAME:

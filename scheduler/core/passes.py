@@ -15,13 +15,15 @@ from dataclasses import replace
 
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
+from scheduler.core.caps import holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
 from scheduler.core.endings import stop_attempt
 from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
 from scheduler.core.events import Planned
+from scheduler.core.reserved import closed_nodes
 from scheduler.core.settings import us
-from scheduler.core.snapshot import take_snapshot
+from scheduler.core.snapshot import priority_of, take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
 
@@ -61,6 +63,10 @@ def _valid(
         resized = [move.job for move in moves if isinstance(move, Resize)]
         yielding = frozenset([*(victim.job for victim in victims), *resized])
         taken = Counter(device for move in moves for device in move.devices)
+        over = _over_caps(turn, moves)
+        if over:
+            moves = [move for move in moves if move.job not in over]
+            continue
         stale = {
             move.job: why
             for move in moves
@@ -72,6 +78,31 @@ def _valid(
             turn.note("StartDropped", why, job=job)
         turn.replan()
         moves = [move for move in moves if move.job not in stale]
+
+
+def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
+    """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is.
+
+    A live resize holds old and new devices at once; where that is too much, the job stops first.
+    """
+    state, over = turn.state, []
+    use = use_of(state)
+    for move in moves:
+        job = state.jobs.get(move.job)
+        if job is None:
+            continue
+        found = too_much(state, use, job, move.devices, more=isinstance(move, Start))
+        if found is not None and isinstance(move, Resize):
+            own = [lease.device for lease in state.leases.values() if lease.job == job.id]
+            found = too_much(state, use, job, move.devices, own, more=0)
+            state.stops_to_change[job.id] = job.last_attempt
+        if found is None:
+            use.take(job, move.devices)
+            use.running.update(holders(job) if isinstance(move, Start) else ())
+        else:
+            over.append(move.job)
+            _explain(turn, Wait(move.job, *found))
+    return over
 
 
 def _stale(
@@ -98,7 +129,13 @@ def _stale(
     for victim in victims:
         if not _running(state, victim.job):
             return f"job {victim.job} is no longer running"
-    return next((why for device in move.devices if (why := unavailable(state, device, job.id, yielding))), None)
+    closed = closed_nodes(state, job, turn.now)
+    for device in move.devices:
+        if (why := unavailable(state, device, job.id, yielding)) is not None:
+            return why
+        if state.devices[device].node in closed:
+            return f"node {state.devices[device].node} is reserved"
+    return None
 
 
 def _running(state: State, job: int) -> bool:
@@ -113,7 +150,7 @@ def _changes(state: State, job: int) -> bool:
 
 def _preempt(turn: Turn, victim: Preempt) -> None:
     job, other = turn.state.jobs[victim.for_job], turn.state.jobs[victim.job]
-    why = f"preempted for job {job.id} (priority {job.priority})"
+    why = f"preempted for job {job.id} (priority {priority_of(turn.state, job)})"
     stop_attempt(turn, other, EndCause.PREEMPTED, grace_s=other.spec.grace_s, save=True, why=why)
 
 

@@ -16,6 +16,7 @@ from scheduler.core.entities import (
 )
 from scheduler.core.leases import free_device
 from scheduler.core.state import Progress, Role
+from scheduler.core.targets import pilot_of
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import Cause, Phase, Report
 
@@ -40,6 +41,7 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
         take_word(turn, attempt, report)
         if _is_pilot(turn, report):
             _take_progress(turn, job, report)
+        _begin_command(turn, turn.state.attempts[report.job, report.attempt])
         if report.phase in _OVER:
             _take_exit(turn, job, member, report)
     if report.phase is Phase.GONE:
@@ -58,7 +60,8 @@ def _unknown(turn: Turn, node: str, report: Report) -> None:
 
 def _is_pilot(turn: Turn, report: Report) -> bool:
     generation = turn.state.generation_of(report.job, report.attempt)
-    return generation is not None and generation.pilot == report.member
+    attempt = turn.state.attempts[report.job, report.attempt]
+    return generation is not None and pilot_of(attempt, generation) == report.member
 
 
 def _take_store(turn: Turn, report: Report) -> None:
@@ -67,7 +70,7 @@ def _take_store(turn: Turn, report: Report) -> None:
     generation = turn.state.aimed(report.job, report.attempt)
     if report.store is None or attempt.store == report.store or generation is None:
         return
-    if report.member == generation.pilot and report.store_generation == generation.number:
+    if report.member == pilot_of(attempt, generation) and report.store_generation == generation.number:
         turn.put(replace(attempt, store=report.store))
 
 
@@ -103,7 +106,19 @@ def _has_begun(attempt: Attempt, report: Report) -> bool:
     """A probe has begun with its first layer, a training with its first finished step of this attempt."""
     if attempt.kind is AttemptKind.PROBE:
         return report.phase is Phase.PROBING or bool(report.profiles)
+    if attempt.kind is AttemptKind.COMMAND:
+        return False  # see _begin_command
     return report.step is not None and report.step > (attempt.resumed_step or 0)
+
+
+def _begin_command(turn: Turn, attempt: Attempt) -> None:
+    """A command runs once all its members do, or have."""
+    if attempt.kind is not AttemptKind.COMMAND or attempt.state is not AttemptState.STARTING:
+        return
+    members = turn.state.members_of(attempt.job, attempt.number)
+    known = [turn.state.reports.get((member.job, member.attempt, member.number)) for member in members]
+    if all(report is not None and report.phase in (Phase.TRAINING, *_OVER) for report in known):
+        _running(turn, attempt)
 
 
 def _running(turn: Turn, attempt: Attempt) -> None:
@@ -162,14 +177,23 @@ def _take_exit(turn: Turn, job: Job, member: Member, report: Report) -> None:
     turn.note("MemberEnded", f"member {member.number} on {member.node}: {how}", job=job.id, attempt=attempt.number)
     if attempt.state not in (AttemptState.STARTING, AttemptState.RUNNING) or _ends_alone(turn, attempt, member, report):
         return
+    if attempt.kind is AttemptKind.COMMAND and report.cause is Cause.FINISHED and _others_run(turn, attempt):
+        return
     if report.cause in (Cause.FINISHED, Cause.PROBE_DONE):
         finished = report.cause is Cause.FINISHED
         cause = EndCause.FINISHED if finished else EndCause.PROBE_DONE
-        why = "the training has finished" if finished else "the probe has measured all layers"
+        why = "it has finished" if finished else "the probe has measured all layers"
         stop_attempt(turn, turn.state.jobs[job.id], cause, grace_s=turn.settings.finish_grace_s, save=False, why=why)
     else:
         why = f"member {member.number} on {member.node} ended: {how}"
-        stop_attempt(turn, turn.state.jobs[job.id], None, grace_s=turn.settings.blame_s, save=False, why=why)
+        is_command = attempt.kind is AttemptKind.COMMAND
+        grace_s = turn.settings.finish_grace_s if is_command else turn.settings.blame_s
+        stop_attempt(turn, turn.state.jobs[job.id], None, grace_s=grace_s, save=False, why=why)
+
+
+def _others_run(turn: Turn, attempt: Attempt) -> bool:
+    """A command has finished when all its members have."""
+    return any(member.exited_us is None for member in turn.state.members_of(attempt.job, attempt.number))
 
 
 def _ends_alone(turn: Turn, attempt: Attempt, member: Member, report: Report) -> bool:

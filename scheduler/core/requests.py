@@ -2,38 +2,82 @@
 
 from dataclasses import replace
 
+import msgspec
+
+from scheduler.core.caps import too_many_pending, use_of
+from scheduler.core.dependencies import unmet
+from scheduler.core.edits import change
 from scheduler.core.effects import Reply
 from scheduler.core.endings import finish_queued, stop_attempt
 from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, SetPriority, Submit
+from scheduler.core.events import Cancel, Change, Hold, Release, SetPriority, Submit
+from scheduler.core.records import Secret
 from scheduler.core.turn import Turn
 
 
 def submit(turn: Turn, event: Submit) -> None:
-    """A new job, or the one that this user's idempotency key made before."""
+    """A new job, or one a task of an array, or the one that this user's idempotency key made before."""
     state = turn.state
     if event.key is not None and (known := state.keys.get((event.user, event.key))) is not None:
         turn.out.replies.append(Reply(event.request, known))
         return
+    try:
+        jobs = _new_jobs(turn, event)
+    except JctError as error:
+        turn.out.replies.append(Reply(event.request, error=error))
+        return
+    state.counters.job += len(jobs)
+    for job in jobs:
+        turn.put(job)
+    first = jobs[0]
+    if event.key is not None:
+        state.keys[event.user, event.key] = first.id
+        turn.out.idempotency.append((event.user, event.key, first.id))
+    for job in jobs:
+        if event.sealed:
+            turn.put(Secret(name=str(job.id), sealed=event.sealed))
+        turn.note("Submitted", f"{job.spec.name!r} with priority {job.priority}", actor=event.user, job=job.id)
+    turn.out.replies.append(Reply(event.request, first.id))
+    turn.replan()
+
+
+def _new_jobs(turn: Turn, event: Submit) -> list[Job]:
+    """Raises JctError where a cap, a used checkpoint directory or a job it waits for forbids them."""
+    state, spec = turn.state, event.spec
+    if spec.queue not in state.queues:
+        raise JctError(Code.BAD_SPEC, f"there is no queue {spec.queue!r}", field="queue", hint="list them: jct queues")
     if (other := _same_checkpoints(turn, event)) is not None:
         what = f"its checkpoint.dir belongs to job {other.id}, which has not ended"
-        _refuse(turn, event, what, "two jobs would overwrite each other there: name another directory, or wait")
-        return
+        hint = "two jobs would overwrite each other there: name another directory, or wait"
+        raise JctError(Code.CONFLICT, what, hint=hint)
+    try:
+        waits_for, failed = unmet(turn, spec.after, dict(event.past))
+    except KeyError as error:
+        raise JctError(Code.BAD_SPEC, f"after: there is no job {error}", field="after") from None
+    if failed is not None:
+        what = f"after: job {failed[0]} has already ended as {failed[1]}, so this one could never start"
+        raise JctError(Code.BAD_SPEC, what, field="after", hint="use `any` to wait for its end only")
     job = Job(
-        id=state.counters.job, spec=event.spec, user=event.user, priority=event.spec.priority,
-        submitted_us=turn.now, spec_key=event.spec_key, total_steps=event.spec.total_steps,
-        global_batch=event.spec.global_batch, microbatch_size=event.spec.microbatch_size,
+        id=state.counters.job, spec=spec, user=event.user, priority=spec.priority,
+        submitted_us=turn.now, spec_key=event.spec_key, total_steps=spec.total_steps,
+        global_batch=spec.global_batch, microbatch_size=spec.microbatch_size, waits_for=waits_for,
         reason_code="Pending", reason="the next scheduling pass will look at it", reason_since_us=turn.now,
     )
-    state.counters.job += 1
-    turn.put(job)
-    if event.key is not None:
-        state.keys[event.user, event.key] = job.id
-        turn.out.idempotency.append((event.user, event.key, job.id))
-    turn.note("Submitted", f"{job.spec.name!r} with priority {job.priority}", actor=event.user, job=job.id)
-    turn.out.replies.append(Reply(event.request, job.id))
-    turn.replan()
+    if (why := too_many_pending(state, use_of(state), job, max(1, len(spec.array)))) is not None:
+        raise JctError(Code.QUOTA, why, hint="wait until some have started, or cancel some")
+    return [task_of(job, number, task) for number, task in enumerate(spec.array)] or [job]
+
+
+def task_of(job: Job, number: int, task: int) -> Job:
+    """One task of an array: it knows its index, and has a checkpoint directory of its own."""
+    spec = job.spec
+    env = {**spec.env, "JCT_ARRAY_JOB_ID": str(job.id), "JCT_ARRAY_TASK_ID": str(task)}
+    checkpoint = spec.checkpoint
+    if checkpoint is not None:
+        checkpoint = msgspec.structs.replace(checkpoint, dir=f"{checkpoint.dir}/task-{task}")
+    spec = msgspec.structs.replace(spec, env=env, checkpoint=checkpoint, array=())
+    return replace(job, id=job.id + number, array=job.id, task=task, spec=spec)
 
 
 def _same_checkpoints(turn: Turn, event: Submit) -> Job | None:
@@ -97,18 +141,11 @@ def release(turn: Turn, event: Release) -> None:
 
 
 def set_priority(turn: Turn, event: SetPriority) -> None:
-    if (job := _find(turn, event)) is None or _refuse_done(turn, event, job):
-        return
-    if job.priority != event.priority:
-        turn.put(replace(job, priority=event.priority))
-        data = {"old": job.priority, "new": event.priority}
-        text = f"priority {job.priority} -> {event.priority}"
-        turn.note("PriorityChanged", text, actor=event.actor, job=job.id, data=data)
-        turn.replan()
-    turn.out.replies.append(Reply(event.request, job.id))
+    wanted = {"priority": event.priority}
+    change(turn, Change(request=event.request, job=event.job, actor=event.actor, changes=wanted))
 
 
-def _find(turn: Turn, event: Cancel | Hold | Release | SetPriority) -> Job | None:
+def _find(turn: Turn, event: Cancel | Hold | Release) -> Job | None:
     job = turn.state.jobs.get(event.job)
     if job is None:
         error = JctError(Code.NOT_FOUND, f"there is no job {event.job}", hint="list yours with: jct ls -a")
@@ -116,12 +153,12 @@ def _find(turn: Turn, event: Cancel | Hold | Release | SetPriority) -> Job | Non
     return job
 
 
-def _refuse_done(turn: Turn, event: Hold | Release | SetPriority, job: Job) -> bool:
+def _refuse_done(turn: Turn, event: Hold | Release, job: Job) -> bool:
     if job.state is not JobState.DONE:
         return False
     _refuse(turn, event, f"job {job.id} has already ended ({job.result})", "submit it again as a new job")
     return True
 
 
-def _refuse(turn: Turn, event: Submit | Hold | Release | SetPriority, message: str, hint: str) -> None:
+def _refuse(turn: Turn, event: Hold | Release, message: str, hint: str) -> None:
     turn.out.replies.append(Reply(event.request, error=JctError(Code.CONFLICT, message, hint=hint)))

@@ -21,6 +21,7 @@ class CoreSettings:
     avoid_s: float = 600.0
     replan_s: float = 10.0
     jobs_kept: int = 1000
+    half_life_s: float = 7 * 86_400.0
 
 
 US = 1_000_000

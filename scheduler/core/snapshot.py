@@ -1,6 +1,9 @@
 """The state as a policy sees it."""
 
+from dataclasses import replace
+
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
+from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.entities import (
     Attempt,
     AttemptKind,
@@ -14,28 +17,39 @@ from scheduler.core.entities import (
     Wanted,
 )
 from scheduler.core.entities import JobState as Stored
+from scheduler.core.obstacles import Looker
+from scheduler.core.reserved import closed_nodes, drain_of
 from scheduler.core.settings import us
 from scheduler.core.state import State
 
 
 def take_snapshot(state: State, now: int) -> ClusterSnapshot:
     """Devices that may be offered, and all jobs that hold or want some."""
-    jobs = [_job_view(state, job, now) for job in state.jobs.values() if _takes_part(job)]
+    looker = Looker.at(state, now)
+    jobs = [_job_view(state, job, now, looker) for job in state.jobs.values() if _takes_part(job)]
     return ClusterSnapshot(version=state.version, now_us=now, devices=_devices(state), jobs=tuple(jobs))
 
 
 def offered(state: State, device_id: str) -> bool:
-    """Healthy, on a node that is UP and has said Hello to this daemon, and nothing unknown runs on the node."""
+    """Healthy, not drained, on a node that is UP and has said Hello to this daemon, and nothing unknown runs there."""
     device = state.devices.get(device_id)
-    if device is None or not device.healthy:
+    if device is None or not device.healthy or drain_of(state, device_id) is not None:
         return False
     node = state.nodes.get(device.node)
     up = node is not None and node.state is NodeState.UP and device.node in state.said_hello
     return up and device.node not in state.foreign.values()
 
 
+def priority_of(state: State, job: Job) -> int:
+    """The job's own, and what its team and its queue add."""
+    team, queue = state.teams.get(job.spec.team), state.queues.get(job.spec.queue)
+    return job.priority + (team.priority if team is not None else 0) + (queue.priority if queue is not None else 0)
+
+
 def remaining_steps(state: State, job: Job) -> int:
     """Declared steps less those done; of a waiting job, less those saved. At least 1."""
+    if job.spec.command:
+        return command_seconds(job.spec, job.ran_us / 1e6)
     progress = state.progress.get(job.id)
     done = progress.step if progress is not None and progress.step is not None else job.saved_step
     return max(1, (job.total_steps or state.probed(job).total_steps or 1) - (done or 0))
@@ -74,19 +88,23 @@ def _takes_part(job: Job) -> bool:
     return job.state is Stored.ACTIVE or (job.state is Stored.QUEUED and job.wanted is Wanted.RUN)
 
 
-def _job_view(state: State, job: Job, now: int) -> JobView:
+def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
     attempt = state.open_attempt(job.id)
     proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
     generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
     leases = _leases(state, attempt, generation)
     history = _history(state, job)
+    obstacle = looker.obstacle(job) if attempt is None else None
+    avoid = job.avoid if now < job.avoid_until_us else ()
     return JobView(
-        id=job.id, team=job.spec.team, priority=job.priority, submitted_us=job.submitted_us,
-        state=_state(attempt), menu=menu_request(state, job), remaining_steps=remaining_steps(state, job),
+        id=job.id, team=job.spec.team, priority=priority_of(state, job), submitted_us=job.place_us,
+        state=_state(attempt), menu=_within_caps(looker, job, menu_request(state, job)),
+        remaining_steps=remaining_steps(state, job),
         devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
         plan=generation.plan if generation is not None else None,
         preemptible=attempt is not None and proposed is None and _preemptible(job, attempt, now),
-        avoid=job.avoid if now < job.avoid_until_us else (),
+        avoid=(*avoid, *(node for node in closed_nodes(state, job, now) if node not in avoid)),
+        blocked=":".join(obstacle) if obstacle is not None else "",
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
         work_known=bool(job.total_steps or state.probed(job).total_steps),
         attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(state, job, history),
@@ -95,6 +113,19 @@ def _job_view(state: State, job: Job, now: int) -> JobView:
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
         user=job.user, preemptions=job.preemptions,
     )
+
+
+def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
+    """No more devices than the caps leave; what a job has it may keep."""
+    left = looker.use.left(looker.state, job)
+    if left is None:
+        return request
+    own = {lease.device for lease in looker.state.leases.values() if lease.job == job.id}
+    most = max(request.min_devices, min(request.max_devices, left + len(own)))
+    if most == request.max_devices:
+        return request
+    allowed = tuple(count for count in request.allowed_devices if count <= most)
+    return replace(request, max_devices=most, allowed_devices=allowed or request.allowed_devices)
 
 
 def _leases(state: State, attempt: Attempt | None, generation: Generation | None) -> list[Lease]:
@@ -148,7 +179,7 @@ def _state(attempt: Attempt | None) -> str:
 
 def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
     """No victim until it has a checkpoint newer than its resume point, or has run its minimum (LIFECYCLE 13)."""
-    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is not AttemptKind.TRAIN:
+    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is AttemptKind.PROBE:
         return False
     saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
     assert attempt.running_us is not None
@@ -157,6 +188,8 @@ def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
 
 def menu_request(state: State, job: Job) -> MenuRequest:
     """What bounds the job's choice; the first training plan has pinned its micro-batch size (LIFECYCLE 7)."""
+    if job.spec.command:
+        return command_request(job.spec)
     spec, probed = job.spec, state.probed(job)
     return MenuRequest(
         profiles=probed.profiles, global_batch=job.global_batch or probed.global_batch or 1,

@@ -29,6 +29,17 @@ from scheduler.core.entities import (
     Node,
     ProfileRecord,
 )
+from scheduler.core.records import (
+    DEFAULT_QUEUE,
+    Account,
+    Drain,
+    PriorityClass,
+    Queue,
+    Reservation,
+    Secret,
+    Team,
+    User,
+)
 from scheduler.protocol.messages import Evaluation, Phase, Report
 
 
@@ -105,6 +116,14 @@ class State:
     devices: dict[str, Device] = field(default_factory=dict)
     profiles: dict[tuple[str, str], ProfileRecord] = field(default_factory=dict)
     keys: dict[tuple[str, str], int] = field(default_factory=dict)
+    teams: dict[str, Team] = field(default_factory=dict)
+    users: dict[str, User] = field(default_factory=dict)
+    queues: dict[str, Queue] = field(default_factory=lambda: {DEFAULT_QUEUE: Queue(name=DEFAULT_QUEUE)})
+    classes: dict[str, PriorityClass] = field(default_factory=dict)
+    drains: dict[str, Drain] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    secrets: dict[str, Secret] = field(default_factory=dict)
+    accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
 
     # memory only
@@ -160,6 +179,18 @@ class State:
                 self.devices[entity.id] = entity
             case ProfileRecord():
                 self.profiles[entity.spec_key, entity.device_kind] = entity
+            case Account():
+                self.accounts[entity.team, entity.user] = entity
+            case _:
+                self.book(entity.kind)[entity.name] = entity
+
+    def book(self, kind: str) -> dict[str, Any]:
+        """All records of one kind by name."""
+        books: dict[str, dict[str, Any]] = {
+            "team": self.teams, "user": self.users, "queue": self.queues, "class": self.classes,
+            "drain": self.drains, "reservation": self.reservations, "secret": self.secrets,
+        }
+        return books[kind]
 
     def note(
         self,

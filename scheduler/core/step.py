@@ -1,20 +1,25 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import nodes, passes, reports, requests, timers
+from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
+from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
 from scheduler.core.entities import AttemptState, JobState
 from scheduler.core.events import (
     Cancel,
+    Change,
     CoreEvent,
+    Erase,
     Hold,
     NodeHeard,
     NodeHello,
     NodeReports,
+    Order,
     Planned,
     Release,
     SetPriority,
     Submit,
     Tick,
+    Write,
 )
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
@@ -35,6 +40,14 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             requests.release(turn, event)
         case SetPriority():
             requests.set_priority(turn, event)
+        case Order():
+            orders.order(turn, event)
+        case Change():
+            edits.change(turn, event)
+        case Write():
+            edits.write(turn, event)
+        case Erase():
+            edits.erase(turn, event)
         case NodeHello():
             nodes.hello(turn, event)
         case NodeReports():
@@ -46,6 +59,7 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
         case Tick():
             timers.tick(turn)
             _forget_old_jobs(state, settings)
+    follow_ends(turn)
     return turn.out
 
 

@@ -1,6 +1,14 @@
 """What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
 
-from scheduler.core.entities import Attempt, AttemptState, GenerationState, Job, Member
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    Generation,
+    GenerationState,
+    Job,
+    Member,
+)
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import Role, State
 from scheduler.protocol.messages import Run, Stop, Target
@@ -30,9 +38,10 @@ def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettin
     assert generation is not None
     return Target(
         job=member.job, attempt=member.attempt, member=member.number, device=member.device,
-        want=_want(state, member, attempt), spec=_spec(state.jobs[member.job], attempt, settings),
-        generation=generation.number, plan=generation.plan, ranks=generation.ranks, pilot=generation.pilot,
-        store=attempt.store,
+        want=_want(state, member, attempt), spec=_spec(state, state.jobs[member.job], attempt, settings),
+        generation=generation.number, plan=generation.plan if attempt.kind is not AttemptKind.COMMAND else None,
+        ranks=generation.ranks, pilot=pilot_of(attempt, generation), store=attempt.store, save_no=attempt.save_no,
+        signal_no=attempt.signal_no, signal=attempt.signal,
     )
 
 
@@ -57,9 +66,22 @@ def _was_dropped(state: State, member: Member) -> bool:
     return not any(one.state in ran for one in mine)
 
 
-def _spec(job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
+def pilot_of(attempt: Attempt, generation: Generation) -> int:
+    """The member that speaks for the gang; of a command, the first one."""
+    return generation.ranks[0] if attempt.kind is AttemptKind.COMMAND else generation.pilot
+
+
+def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
     return AttemptSpec(
         kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
         spec_key=job.spec_key, fingerprint=job.fingerprint,
+        places=_places(state, attempt),
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,
     )
+
+
+def _places(state: State, attempt: Attempt) -> tuple[tuple[str, str], ...]:
+    """For commands, which must know their place on their node; others ask their plan."""
+    if attempt.kind is not AttemptKind.COMMAND:
+        return ()
+    return tuple((member.node, member.device) for member in state.members_of(attempt.job, attempt.number))

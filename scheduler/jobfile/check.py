@@ -25,6 +25,8 @@ _SAID_PLAINLY = {
     "model_attributes_type": "must be a mapping",
 }
 _WAYS_TO_RUN = ("entrypoint", "command", "script")
+_FOR_COMMANDS = ("progress_timeout",)
+_FOR_PIPELINES = ("arguments", "parallel", "numerics", "profile")
 _MAX_INT = 2**63 - 1
 _MAX_DEPTH = 64
 
@@ -38,7 +40,7 @@ def parse_document(document: dict[str, Any]) -> JobSpec:
     if size > MAX_BYTES:
         raise JctError(Code.TOO_LARGE, f"the job has {size} bytes; the limit is {MAX_BYTES}")
     problems = [*_one_way_to_run(document), *_keys(document, JobFile, ""), *_env(document), *_arguments(document)]
-    problems += _queue(document)
+    problems += [*_command(document), *_env_from(document)]
     parsed, wrong = _validate(document)
     problems += wrong
     if problems or parsed is None:
@@ -62,10 +64,28 @@ def _one_way_to_run(document: dict[str, Any]) -> list[JctError]:
     return [_problem("", f"exactly one of entrypoint, command and script is needed; {what}")]
 
 
-def _queue(document: dict[str, Any]) -> list[JctError]:
-    if document.get("queue", "default") == "default":
-        return []
-    return [_problem("queue", "only the queue `default` exists; others are not supported yet", Code.NOT_SUPPORTED_YET)]
+def _command(document: dict[str, Any]) -> list[JctError]:
+    """A command is an argument list; the shape inside it is its own business."""
+    if "command" not in document:
+        return [_problem(key, "is for jobs with a command") for key in _FOR_COMMANDS if key in document]
+    problems = []
+    if isinstance(document["command"], str):
+        what = "must be a list of arguments: no shell looks at it"
+        problems.append(_problem("command", what, hint="such as [python, train.py]"))
+    found = [key for key in _FOR_PIPELINES if key in document]
+    return problems + [_problem(key, "is for jobs with an entrypoint; a command decides that itself") for key in found]
+
+
+def _env_from(document: dict[str, Any]) -> list[JctError]:
+    names = document.get("env_from")
+    problems = []
+    for name in names if isinstance(names, list) else ():
+        if isinstance(name, str) and (what := check_env_key(name)):
+            problems.append(_problem(f"env_from: {name[:100]!r}", what))
+        elif isinstance(name, str) and COLD_START.fullmatch(name):
+            what = "is read when a process starts and cannot be a secret"
+            problems.append(_problem(f"env_from: {name[:100]!r}", what))
+    return problems
 
 
 def _keys(document: dict[str, Any], model: type[Part], path: str) -> list[JctError]:
@@ -101,7 +121,7 @@ def _env(document: dict[str, Any]) -> list[JctError]:
         path = f"env.{key}"
         if what := check_env_key(str(key)):
             problems.append(_problem(path, what))
-        elif COLD_START.fullmatch(key):
+        elif COLD_START.fullmatch(key) and "command" not in document:
             what = "is read when a process starts and is not supported yet: workers are forked from a warm process"
             problems.append(_problem(path, what, Code.NOT_SUPPORTED_YET))
         if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
@@ -152,7 +172,7 @@ def _validate(document: dict[str, Any]) -> tuple[JobFile | None, list[JctError]]
     problems = []
     for item in found:
         path = _path(item["loc"])
-        if (path, item["type"]) in {("entrypoint", "missing"), ("queue", "literal_error")}:
+        if path == "command" and item["type"] == "list_type":
             continue  # said already, and better
         plain = _SAID_PLAINLY.get(item["type"]) or item["msg"].removeprefix("Value error, ")
         plain = plain.replace("Input should be", "must be")
@@ -187,13 +207,22 @@ def _spec(job: JobFile) -> JobSpec:
         checkpoint = CheckpointSpec(dir=kept.dir, every_s=float(kept.every), keep=kept.keep, resume=kept.resume)
     return JobSpec(
         name=job.name,
-        entrypoint=job.entrypoint,
+        entrypoint=job.entrypoint or "",
+        command=tuple(job.command or ()),
+        progress_timeout_s=float(job.progress_timeout) if job.progress_timeout else None,
+        env_from=tuple(dict.fromkeys(job.env_from)),
+        time_limit_s=float(job.time_limit) if job.time_limit else None,
+        begin_us=job.begin,
+        after=job.after,
+        array=job.array[0],
+        max_parallel=job.max_parallel or job.array[1],
         workdir=job.workdir,
         arguments=job.arguments,
         env=job.env,
         team=job.team,
         queue=job.queue,
-        priority=job.priority,
+        priority=job.priority if isinstance(job.priority, int) else 0,
+        priority_class=job.priority if isinstance(job.priority, str) else "",
         labels=job.labels,
         note=job.note,
         min_devices=low,

@@ -77,8 +77,15 @@ def check_env_key(key: str) -> str | None:
     return None
 
 
+def _check_argument(value: str) -> str:
+    if "\0" in value or any(unicodedata.category(char) == "Cs" for char in value):
+        raise ValueError("must not hold NUL or lone surrogates")
+    return value
+
+
 Name = Annotated[str, AfterValidator(check_name)]
 Text = Annotated[str, AfterValidator(_check_text)]
+Argument = Annotated[str, Field(max_length=131_072), AfterValidator(_check_argument)]
 AbsolutePath = Annotated[str, Field(max_length=4_096), AfterValidator(_check_path)]
 Seconds = Annotated[int, BeforeValidator(_seconds)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]

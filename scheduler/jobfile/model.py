@@ -15,9 +15,11 @@ from pydantic import (
 )
 
 from policies.schedules.catalogue import FAMILIES
+from scheduler.core.records import DEFAULT_QUEUE
 from scheduler.jobfile.fields import (
     MAX_GRACE_S,
     AbsolutePath,
+    Argument,
     Count,
     Devices,
     Name,
@@ -26,10 +28,12 @@ from scheduler.jobfile.fields import (
     Text,
     one_or_list,
 )
+from scheduler.jobfile.ordering import After, Array, Moment, TimeLimit
 
 HONOURED_SCHEDULES = tuple(name for name, family in FAMILIES.items() if not family.asynchronous and not family.sliced)
 Signals = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 MAX_LABELS = 64
+MAX_SECRETS = 64
 
 
 class Part(BaseModel):
@@ -51,7 +55,7 @@ def _schedule(name: str | None) -> str | None:
     raise ValueError(f"there is no such schedule; use auto or one of {', '.join(HONOURED_SCHEDULES)}")
 
 
-def _whole_is_range(value: Any) -> Any:
+def whole_is_range(value: Any) -> Any:
     """`gpus: 4` means exactly four."""
     return {"min": value, "max": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -144,7 +148,7 @@ class Retries(Part):
     backoff: Seconds = 10
 
 
-def _signal_name(value: Any) -> Any:
+def signal_name(value: Any) -> Any:
     return value if not isinstance(value, str) or value.startswith("SIG") else f"SIG{value}"
 
 
@@ -167,31 +171,39 @@ class JobFile(Part):
 
     NOT_YET: ClassVar[frozenset[str]] = frozenset(
         {
-            "command", "script", "env_from", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm",
-            "disk", "max_preemptions", "time_limit", "begin", "deadline", "signal_before_end", "on_exit", "after",
-            "array", "max_parallel", "rendezvous", "logs", "notify", "image", "sensitive", "extends", "min_memory",
+            "script", "processes", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
+            "max_preemptions", "deadline", "signal_before_end", "on_exit", "rendezvous", "logs", "notify", "image",
+            "sensitive", "extends", "min_memory",
         }
     )  # fmt: skip
     api_version: Annotated[Literal["v1"], Field(alias="apiVersion")] = "v1"
     name: Name
     team: Name = "default"
-    queue: Literal["default"] = "default"
-    priority: Priority = 50
+    queue: Name = DEFAULT_QUEUE
+    priority: Priority | Name = 50
     labels: Annotated[dict[Name, Text], Field(max_length=MAX_LABELS), BeforeValidator(_whole_as_text)] = {}
     note: Annotated[Text, Field(max_length=2_000)] = ""
-    entrypoint: Annotated[str, Field(max_length=500), AfterValidator(_identifiers)]
+    entrypoint: Annotated[str, Field(max_length=500), AfterValidator(_identifiers)] | None = None
+    command: Annotated[list[Argument], Field(min_length=1, max_length=10_000)] | None = None
     arguments: dict[str, Any] = {}
     workdir: AbsolutePath
     env: Annotated[dict[str, str], BeforeValidator(_whole_as_text)] = {}
-    gpus: Annotated[Gpus, BeforeValidator(_whole_is_range)] = Gpus()
+    env_from: Annotated[list[Text], Field(max_length=MAX_SECRETS)] = []
+    gpus: Annotated[Gpus, BeforeValidator(whole_is_range)] = Gpus()
     parallel: Parallel = Parallel()
     numerics: Literal["exact", "statistical"] = "exact"
     work: Work | None = None
     checkpoint: Checkpoint | None = None
     preemptible: bool = True
-    signal: Annotated[Signals, BeforeValidator(_signal_name)] = "SIGTERM"
+    signal: Annotated[Signals, BeforeValidator(signal_name)] = "SIGTERM"
     grace: Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)] = 120
     min_runtime: Seconds = 0
+    time_limit: TimeLimit | None = None
+    begin: Moment | None = None
+    after: After = ()
+    array: Array = ((), None)
+    max_parallel: Count | None = None
+    progress_timeout: Annotated[Seconds, Field(ge=1)] | None = None
     retries: Annotated[Retries, BeforeValidator(lambda value: {"max": value} if type(value) is int else value)] = (
         Retries()
     )

@@ -60,7 +60,20 @@ def report_at(member: FakeMember, now_s: float) -> Report:
         return replace(report, phase=Phase.GONE, signal=9, cause=Cause.KILLED)
     if spec.kind == "probe":
         return _probe(member, report, now_s)
+    if spec.kind == "command" and member.joined_s is not None:
+        return _command(member, report, member.joined_s, now_s)
     return report if member.joined_s is None or target.plan is None else _train(member, report, target.plan, now_s)
+
+
+def _command(member: FakeMember, report: Report, begun_s: float, now_s: float) -> Report:
+    """It takes its total of steps, and ends at once when it is told to stop."""
+    total = member.target.spec.job.total_steps or STEPS
+    ends_s = begun_s + total * FORWARD_S
+    if member.stopped_s is not None and member.stopped_s < min(ends_s, now_s):
+        return replace(report, phase=Phase.GONE, exit_code=0, cause=Cause.STOPPED)
+    if now_s >= ends_s:
+        return replace(report, phase=Phase.GONE, exit_code=0, cause=Cause.FINISHED)
+    return replace(report, phase=Phase.TRAINING, step=int((now_s - begun_s) / FORWARD_S))
 
 
 def _killed_s(member: FakeMember) -> float | None:

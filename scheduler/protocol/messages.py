@@ -77,7 +77,7 @@ class Target(Message, frozen=True, kw_only=True):
 
     ranks: the member of each rank in this generation. plan is None for a probe. store: "host:port" of the
     generation's TCPStore, None until its node has reported it (Report.store_generation tells which generation's it is).
-    save_no: raised to ask for a checkpoint now.
+    save_no: raised to ask for a checkpoint now. signal_no: raised to have `signal` sent to the member's process.
     """
 
     job: int
@@ -92,6 +92,8 @@ class Target(Message, frozen=True, kw_only=True):
     pilot: int = 0
     store: str | None = None
     save_no: int = 0
+    signal_no: int = 0
+    signal: str = ""
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -246,9 +248,10 @@ class Chunk(Message, frozen=True, kw_only=True):
 
 
 class Spawn(Message, frozen=True, kw_only=True):
-    """Start this member; the log's file descriptor travels beside the message."""
+    """Start this member; the log's file descriptor travels beside the message. secrets: for its environment alone."""
 
     target: Target
+    secrets: dict[str, str] = {}
 
 
 class ShimHello(Message, frozen=True, kw_only=True):
@@ -261,7 +264,24 @@ class ShimHello(Message, frozen=True, kw_only=True):
     protocol: int = PROTOCOL_VERSION
 
 
-FromAgent = Hello | Reports | Beat | Chunk
-ToAgent = Welcome | Refused | Targets | BeatAck | Read
+class NeedSecrets(Message, frozen=True, kw_only=True):
+    """An agent that is about to start members of this attempt asks for the values of the job's `env_from`."""
+
+    session: str
+    job: int
+    attempt: int
+
+
+class Secrets(Message, frozen=True, kw_only=True):
+    """Only over CURVE, only to a node that has a member of the attempt. missing: why there are none."""
+
+    job: int
+    attempt: int
+    values: dict[str, str]
+    missing: str = ""
+
+
+FromAgent = Hello | Reports | Beat | Chunk | NeedSecrets
+ToAgent = Welcome | Refused | Targets | BeatAck | Read | Secrets
 ToShim = Spawn | Target
 FromShim = ShimHello | Report

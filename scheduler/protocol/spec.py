@@ -17,19 +17,24 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A validated job file, defaults filled in. `scheduler.jobfile` makes it; nothing else does.
 
-    entrypoint: `package.module:function` returning a PipelineJob. workdir: absolute. total_steps, global_batch and
-    microbatch_size are None where the user's code decides. env and arguments are kept literally. preferred_devices: the
-    count for policies that do not choose one themselves; None for the most allowed.
+    entrypoint: `package.module:function` returning a PipelineJob; or command: an argument list. workdir: absolute.
+    total_steps, global_batch and microbatch_size are None where the user's code decides. env and arguments are kept
+    literally. env_from: names of secrets. preferred_devices: the count for policies that do not choose one themselves;
+    None for the most allowed. priority_class: the name that priority came from. time_limit_s: with devices, over all
+    attempts. begin_us: not before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must
+    end). array: indices of its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
+    progress_timeout_s: a command whose progress file is silent for longer has stalled.
     """
 
     name: str
-    entrypoint: str
     workdir: str
+    entrypoint: str = ""
     arguments: dict[str, Any] = {}
     env: dict[str, str] = {}
     team: str = "default"
     queue: str = "default"
     priority: int = 50
+    priority_class: str = ""
     labels: dict[str, str] = {}
     note: str = ""
     min_devices: int = 1
@@ -53,14 +58,23 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     retries_max: int = 0
     retries_backoff_s: float = 10.0
     profile: str | None = None
+    command: tuple[str, ...] = ()
+    progress_timeout_s: float | None = None
+    env_from: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    begin_us: int | None = None
+    after: tuple[tuple[int, str], ...] = ()
+    array: tuple[int, ...] = ()
+    max_parallel: int | None = None
 
 
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.
 
-    kind: train or probe. nonce: random, in the environment of every process of the attempt, so that strays are found.
-    saved_step: of the newest checkpoint the daemon knows of; the checkpoint store itself has the last word.
-    hold_at: steps before which the pilot waits for the next generation to be proposed; for scripted changes only.
+    kind: train, probe or command. places: node and device of each member. nonce: random, in the environment of every
+    process of the attempt, so that strays are found. saved_step: of the newest checkpoint the daemon knows of; the
+    checkpoint store itself has the last word. hold_at: steps before which the pilot waits for the next generation to be
+    proposed; for scripted changes only.
     """
 
     kind: str
@@ -72,3 +86,4 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 300.0
     probe_timeout_s: float = 60.0
     hold_at: tuple[int, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()

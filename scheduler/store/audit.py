@@ -24,6 +24,7 @@ class AuditEntry:
     old: Any = None
     new: Any = None
     request: str = ""
+    id: int | None = None
 
 
 class Audit:
@@ -31,12 +32,14 @@ class Audit:
         self._repository = repository
 
     def append(self, entry: AuditEntry) -> None:
-        row = {name: clean(getattr(entry, name)) for name in AuditEntry.__slots__}
+        row = {name: clean(getattr(entry, name)) for name in AuditEntry.__slots__ if name != "id"}
         with self._repository.transaction() as connection:
             connection.execute(_AUDIT.insert().values(row))
 
-    def newest(self, limit: int) -> list[AuditEntry]:
-        """Newest first."""
+    def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """Newest first; with id < before, where given."""
         query = select(_AUDIT).order_by(_AUDIT.c.id.desc()).limit(limit)
+        if before is not None:
+            query = query.where(_AUDIT.c.id < before)
         with self._repository.read.connect() as connection:
             return [to_entity(AuditEntry, row) for row in connection.execute(query).mappings()]

@@ -25,18 +25,20 @@ from scheduler.core.entities import (
     ProfileRecord,
 )
 from scheduler.core.errors import Code, JctError
+from scheduler.core.records import RECORDS, Account
 from scheduler.core.state import Counters, State
 from scheduler.store import migrate
 from scheduler.store.engine import is_sqlite, parse_url, read_engine, write_engine
 from scheduler.store.guard import AdvisoryLock, Lock, lock_sqlite
 from scheduler.store.history import History
 from scheduler.store.rows import TABLES, clean, in_write_order, key_of, to_entity, to_row
-from scheduler.store.tables import KeyRow, MetaRow
+from scheduler.store.tables import KeyRow, MetaRow, RecordRow
 
 RECENT_JOBS = 1_000
 RECENT_KEYS = 10_000
 _META: Table = MetaRow.__table__  # type: ignore[attr-defined]
 _KEYS: Table = KeyRow.__table__  # type: ignore[attr-defined]
+_RECORDS: Table = RecordRow.__table__  # type: ignore[attr-defined]
 _T = TypeVar("_T")
 
 
@@ -90,6 +92,16 @@ class Repository:
 
     # --- everything the core remembers -----------------------------------------------------------------------
 
+    def remember(self, name: str, value: int) -> None:
+        """A number of its own, which only grows: how far an outside listener has come."""
+        with self.transaction() as connection:
+            _put_meta(connection, name, value)
+
+    def remembered(self, name: str) -> int:
+        """0 where nothing was remembered."""
+        with self.read.connect() as connection:
+            return connection.scalar(select(_META.c.value).where(_META.c.name == name)) or 0
+
     def load(self) -> State:
         """All jobs that are not DONE or still hold a device, the newest that are, and what belongs to them."""
         jobs = TABLES[Job]
@@ -108,6 +120,10 @@ class Repository:
             state.nodes = {node.id: node for node in _entities(connection, Node)}
             state.devices = {device.id: device for device in _entities(connection, Device)}
             state.profiles = {(p.spec_key, p.device_kind): p for p in _entities(connection, ProfileRecord)}
+            state.accounts = {(a.team, a.user): a for a in _entities(connection, Account)}
+            for name, kind in RECORDS.items():
+                found = _entities(connection, kind, _RECORDS.c.kind == name)
+                state.book(name).update({record.name: record for record in found})
             keys = connection.execute(select(_KEYS).order_by(_KEYS.c.job.desc()).limit(RECENT_KEYS))
             state.keys = {(row.user, row.key): row.job for row in reversed(keys.all())}
             state.counters = _counters(connection)
@@ -120,14 +136,18 @@ class Repository:
         it, JctError CONFLICT where another daemon has taken over.
         """
         newest, gone = _newest(batch)
+        erased = [record for effects in batch for record in effects.gone_records]
         events = [to_row(event) for effects in batch for event in effects.events]
         keys = [{"user": clean(user), "key": clean(key), "job": job} for e in batch for user, key, job in e.idempotency]
-        if not (newest or gone or events or keys):
+        if not (newest or gone or erased or events or keys):
             return
         with self.transaction() as connection:
             if gone:
                 devices = TABLES[Device]
                 connection.execute(devices.delete().where(devices.c.id.in_(gone)))
+            for kind_name, name in erased:
+                row = (_RECORDS.c.kind == kind_name) & (_RECORDS.c.name == clean(name))
+                connection.execute(_RECORDS.delete().where(row))
             for kind, table in TABLES.items():
                 rows = [to_row(entity) for entity in in_write_order(e for e in newest if type(e) is kind)]
                 if rows:

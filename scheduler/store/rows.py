@@ -20,10 +20,12 @@ from scheduler.core.entities import (
     Node,
     ProfileRecord,
 )
+from scheduler.core.records import RECORDS, Account, Record
 from scheduler.store import tables
 
 _T = TypeVar("_T")
 
+_RECORDS: Table = tables.RecordRow.__table__  # type: ignore[attr-defined]
 TABLES: dict[type, Table] = {
     Node: tables.NodeRow.__table__,  # type: ignore[attr-defined]
     Device: tables.DeviceRow.__table__,  # type: ignore[attr-defined]
@@ -33,6 +35,8 @@ TABLES: dict[type, Table] = {
     Member: tables.MemberRow.__table__,  # type: ignore[attr-defined]
     Lease: tables.LeaseRow.__table__,  # type: ignore[attr-defined]
     ProfileRecord: tables.ProfileRow.__table__,  # type: ignore[attr-defined]
+    Account: tables.AccountRow.__table__,  # type: ignore[attr-defined]
+    **dict.fromkeys(RECORDS.values(), _RECORDS),
     Event: tables.EventRow.__table__,  # type: ignore[attr-defined]
 }
 """In the order in which rows are written: what is referred to comes first."""
@@ -49,6 +53,8 @@ def clean(value: Any) -> Any:
 
 def to_row(entity: Entity | Event) -> dict[str, Any]:
     row = {name: clean(value) for name, value in msgspec.to_builtins(entity).items()}
+    if isinstance(entity, Record):
+        return {"kind": entity.kind, "name": clean(entity.name), "body": row}
     if isinstance(entity, Job):
         row |= {name: row["spec"][name] for name in ("name", "team", "queue")}
     return row
@@ -56,7 +62,7 @@ def to_row(entity: Entity | Event) -> dict[str, Any]:
 
 def to_entity(kind: type[_T], row: Mapping[str, Any] | RowMapping) -> _T:
     """Columns that the entity lacks are ignored; fields that an old row lacks take their defaults."""
-    return msgspec.convert(dict(row), kind)
+    return msgspec.convert(row["body"] if kind in RECORDS.values() else dict(row), kind)
 
 
 def key_of(entity: Entity) -> tuple[Any, ...]:

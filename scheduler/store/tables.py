@@ -88,6 +88,11 @@ class JobRow(Table, table=True):
     first_validation_loss: float | None
     last_validation_loss: float | None
     wanted_by: str | None
+    array: int | None = _us_or_null()
+    task: int | None
+    waits_for: list[Any] = _json()
+    ran_us: int = _us()
+    first_us: int | None = _us_or_null()
 
 
 class AttemptRow(Table, table=True):
@@ -113,6 +118,9 @@ class AttemptRow(Table, table=True):
     resumed_step: int | None = _us_or_null()
     last_step: int | None = _us_or_null()
     store: str | None
+    save_no: int
+    signal_no: int
+    signal: str
 
 
 class GenerationRow(Table, table=True):
@@ -193,6 +201,25 @@ class ProfileRow(Table, table=True):
     profiles: list[Any] = _json()
     total_steps: int | None = _us_or_null()
     global_batch: int | None = _us_or_null()
+
+
+class RecordRow(Table, table=True):
+    """What people write down: teams, users, queues, priority classes, drains, reservations."""
+
+    __tablename__ = "records"
+    kind: str = Field(primary_key=True)
+    name: str = Field(primary_key=True)
+    body: dict[str, Any] = _json()
+
+
+class AccountRow(Table, table=True):
+    __tablename__ = "accounts"
+    team: str = Field(primary_key=True)
+    user: str = Field(primary_key=True)
+    gpu_s: float
+    lost_gpu_s: float
+    recent_gpu_s: float
+    recent_us: int = _us()
 
 
 class EventRow(Table, table=True):

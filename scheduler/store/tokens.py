@@ -22,10 +22,22 @@ _TOKENS: Table = TokenRow.__table__  # type: ignore[attr-defined]
 
 
 class Role(StrEnum):
-    """admin acts on every job; user on those of its own team."""
+    """viewer sees its team's jobs; user submits, and acts on its own; team lead acts on all of the team's and sets its
+    users' caps; operator acts on every job, node and queue; admin also on teams, tokens and the audit log. agent drains
+    and resumes nodes, and sees no job.
+    """
 
     ADMIN = "admin"
+    OPERATOR = "operator"
+    LEAD = "team-lead"
     USER = "user"
+    VIEWER = "viewer"
+    AGENT = "agent"
+
+    @property
+    def rank(self) -> int:
+        """Who may do more has the higher one."""
+        return {"admin": 4, "operator": 3, "team-lead": 2, "user": 1}.get(self.value, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +89,11 @@ class Tokens:
         """Whose secret it is; None for a wrong, expired or revoked one. Looked up by hash: timing tells nothing."""
         token = self._by_hash.get(_hash(secret))
         return token if token is not None and token.valid(now_us) else None
+
+    def is_valid(self, token: Token, now_us: int) -> bool:
+        """Whether a token that was found before still is."""
+        now = self._by_hash.get(token.hash)
+        return now is not None and now.valid(now_us)
 
     def revoke(self, id: int, now_us: int) -> None:
         """From now on. Raises JctError NOT_FOUND; revoking twice is harmless."""

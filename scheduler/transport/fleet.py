@@ -18,9 +18,11 @@ from scheduler.protocol.messages import (
     FromAgent,
     Hello,
     Message,
+    NeedSecrets,
     Read,
     Refused,
     Reports,
+    Secrets,
     Target,
     Targets,
     Welcome,
@@ -54,13 +56,15 @@ class Fleet:
 
     def __init__(
         self, sender: Sender, state: State, settings: CoreSettings, post: Callable[[CoreEvent], None],
-        clock_s: Callable[[], float],
+        clock_s: Callable[[], float], secrets_of: Callable[[int], dict[str, str]],
     ) -> None:
+        """secrets_of: a job's, opened. Raises JctError."""
         self._sender = sender
         self._state = state
         self._settings = settings
         self._post = post
         self._clock_s = clock_s
+        self._secrets_of = secrets_of
         self._sessions: dict[tuple[str, str], Session] = {}
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._numbers = itertools.count(1)
@@ -78,9 +82,23 @@ class Fleet:
                     session.applied = message.applied
                     event = NodeReports(node=session.node, session=session.session, reports=message.reports)
                     self._post(event)
+            case NeedSecrets():
+                self._answer_secrets(route, key, message)
             case Chunk():
                 if (future := self._reads.pop(message.request, None)) is not None and not future.done():
                     future.set_result(message)
+
+    def _answer_secrets(self, route: bytes, key: str, ask: NeedSecrets) -> None:
+        """Only to a node that has a living member of that very attempt."""
+        session = self._known(route, key, ask.session)
+        members = self._state.members_of(ask.job, ask.attempt)
+        if session is None or all(member.node != session.node or member.gone_us is not None for member in members):
+            return
+        try:
+            answer = Secrets(job=ask.job, attempt=ask.attempt, values=self._secrets_of(ask.job))
+        except JctError as error:
+            answer = Secrets(job=ask.job, attempt=ask.attempt, values={}, missing=error.message)
+        self._sender.send(route, answer)
 
     def _known(self, route: bytes, key: str, session_id: str) -> Session | None:
         session = self._sessions.get((key, session_id))

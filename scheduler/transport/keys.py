@@ -4,7 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
+import structlog
 import zmq.auth
+
+log = structlog.get_logger()
 
 
 def own_pair(folder: Path, name: str) -> tuple[bytes, bytes]:
@@ -38,4 +41,7 @@ class AllowedAgents:
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Called by the authenticator with the peer's public key in Z85."""
-        return any(zmq.auth.load_certificate(file)[0] == key for file in self._folder.glob("*.key"))
+        known = any(zmq.auth.load_certificate(file)[0] == key for file in self._folder.glob("*.key"))
+        if not known:
+            log.warning("an unknown key was refused", key=key.decode(errors="replace"), folder=str(self._folder))
+        return known

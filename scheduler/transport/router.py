@@ -8,12 +8,21 @@ import structlog
 import zmq
 import zmq.asyncio
 from zmq.auth.asyncio import AsyncioAuthenticator
+from zmq.utils.monitor import recv_monitor_message
 
 from scheduler.protocol.codec import MAX_BYTES, BadMessage, decode_from_agent, encode
 from scheduler.protocol.messages import FromAgent, Message
 from scheduler.transport.keys import AllowedAgents
 
 log = structlog.get_logger()
+
+_WATCHED = (
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+_CUT_OFF = f"it hung up, or was cut off: it spoke no ZeroMQ, or sent more than {MAX_BYTES} bytes at once"
 
 OnMessage = Callable[[bytes, str, FromAgent], None]
 
@@ -35,9 +44,29 @@ class Router:
         sock.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
         sock.bind(endpoint)
         self.endpoint: str = sock.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._monitor = sock.get_monitor_socket(_WATCHED)
 
     async def run(self, on_message: OnMessage) -> None:
         """Hand on every good message; log a bad one once and go on."""
+        watching = asyncio.create_task(self._watch_peers())
+        try:
+            await self._receive(on_message)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch_peers(self) -> None:
+        """libzmq says nothing of those whom it cuts off: one line for each connection that ends."""
+        why = ""
+        while True:
+            event = await recv_monitor_message(self._monitor)
+            if event["event"] == zmq.EVENT_DISCONNECTED:
+                log.warning("a connection to the agents' port ended", why=why or _CUT_OFF)
+                why = ""
+            else:
+                why = "its handshake failed: it has no CURVE, or not this daemon's key"
+
+    async def _receive(self, on_message: OnMessage) -> None:
         while True:
             frames = await self._socket.recv_multipart(copy=False)
             try:
@@ -60,6 +89,7 @@ class Router:
 
     def close(self) -> None:
         self._auth.stop()
+        self._socket.disable_monitor()
         self._context.destroy(linger=0)
 
 

@@ -37,6 +37,7 @@ from scheduler.core.entities import (
     Wanted,
 )
 from scheduler.core.errors import Code, JctError
+from scheduler.core.records import RECORDS
 from scheduler.protocol.messages import Cause
 from scheduler.protocol.spec import CheckpointSpec, JobSpec
 from scheduler.store import migrate, repository
@@ -211,7 +212,7 @@ def test_a_finished_job_that_still_holds_a_device_is_loaded_however_old(store, m
     assert len(store.load().members) == 2
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", [kind for kind in TABLES if kind not in RECORDS.values()])
 def test_every_field_of_an_entity_has_a_column(kind):
     fields = {field.name for field in dataclasses.fields(kind)}
     derived = {"name", "team", "queue"} if kind is Job else set()
@@ -443,4 +444,5 @@ def test_the_audit_log_grows(store):
     ]
     for entry in entries:
         audit.append(entry)
-    assert audit.newest(2) == [entries[2], entries[1]]
+    assert [replace(entry, id=None) for entry in audit.newest(2)] == [entries[2], entries[1]]
+    assert [replace(entry, id=None) for entry in audit.newest(9, before=3)] == [entries[1], entries[0]]

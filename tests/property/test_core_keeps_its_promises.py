@@ -6,6 +6,7 @@ from random import Random
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from live_gangs import Gang, LiveAgent
 
 from policies.jct.allocating import AllocatingPolicy
 from policies.jct.joint import Joint
@@ -43,6 +44,7 @@ from scheduler.core.events import (
 )
 from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
+from scheduler.core.records import Account
 from scheduler.core.settings import US, CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
@@ -63,6 +65,9 @@ class CoreMachine(RuleBasedStateMachine):
     def make_policy(self) -> Policy:
         return find_policy("priority")
 
+    def make_agent(self, node: str, devices: tuple[DeviceInfo, ...]) -> SimulatedAgent:
+        return SimulatedAgent(node=node, devices=devices)
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000 * US
@@ -74,10 +79,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.rows: dict[tuple[object, ...], object] = {}
         self.versions = dict.fromkeys(NODES, 0)
         self.agents = {
-            node: SimulatedAgent(
-                node=node,
-                devices=tuple(DeviceInfo(id=f"{node}-{i}", kind="fake", index=i) for i in range(2)),
-            )
+            node: self.make_agent(node, tuple(DeviceInfo(id=f"{node}-{i}", kind="fake", index=i) for i in range(2)))
             for node in NODES
         }
         for node in NODES:
@@ -96,6 +98,8 @@ class CoreMachine(RuleBasedStateMachine):
     def _commit(self, out: Effects) -> None:
         for device in out.gone_devices:
             self.rows.pop(("Device", device), None)
+        for record in out.gone_records:
+            self.rows.pop(record, None)
         for entity in out.rows:
             self.rows[_key(entity)] = entity
         for reply in out.replies:
@@ -300,7 +304,9 @@ def _key(entity: object) -> tuple[object, ...]:
             return ("Member", job, attempt, number)
         case ProfileRecord(spec_key=spec_key, device_kind=kind):
             return ("ProfileRecord", spec_key, kind)
-    raise AssertionError(entity)
+        case Account(team=team, user=user):
+            return ("Account", team, user)
+    return (entity.kind, entity.name)  # type: ignore[attr-defined]
 
 
 def _restore(state: State, entity: object) -> None:
@@ -340,6 +346,35 @@ class RestlessMachine(CoreMachine):
         assert all(self.state.open_attempt(job) is not None for job in self.state.resizing)
 
 
+class LiveMachine(RestlessMachine):
+    """The same promises while jobs change their shape as they train, and some of these changes are dropped."""
+
+    def __init__(self) -> None:
+        self.gangs: dict[tuple[int, int], Gang] = {}
+        super().__init__()
+
+    def make_agent(self, node: str, devices: tuple[DeviceInfo, ...]) -> SimulatedAgent:
+        return LiveAgent(node=node, devices=devices, gangs=self.gangs)
+
+    @rule(half_seconds=st.integers(1, 12), lost=st.sampled_from(((), (), ("n0",))))
+    def go_on_for_a_while(self, half_seconds: int, lost: tuple[str, ...]) -> None:
+        """Passes without need, so that running jobs are moved about."""
+        for _ in range(half_seconds):
+            self.state.plan_wanted = True
+            self.pass_time(0.5, lost)
+
+    @invariant()
+    def what_runs_is_what_is_written_down(self) -> None:
+        for (job, number), gang in self.gangs.items():
+            attempt = self.state.open_attempt(job)
+            active = self.state.generation_of(job, number)
+            if gang.begun_s is None or not gang.alive or attempt is None or attempt.number != number:
+                continue
+            proposed = self.state.proposed(job, number)
+            known = [one.number for one in (active, proposed) if one is not None]
+            assert gang.generation in known or self.state.stops_to_change.get(job) == number
+
+
 class Calming:
     """Restless while the test runs; sensible at its end, so that jobs can end."""
 
@@ -354,3 +389,5 @@ CoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30
 TestCore = CoreMachine.TestCase
 RestlessMachine.TestCase.settings = CoreMachine.TestCase.settings
 TestCoreThatResizes = RestlessMachine.TestCase
+LiveMachine.TestCase.settings = CoreMachine.TestCase.settings
+TestCoreThatChangesLive = LiveMachine.TestCase

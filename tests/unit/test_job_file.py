@@ -116,7 +116,7 @@ def test_shapes_that_cannot_be_are_told(parallel, told):
 
 def test_everything_wrong_is_told_at_once_with_its_path():
     found = problems(
-        prioritty=1, time_limit="30:00", gpus={"min": 3, "max": 1, "maxx": 2}, grace="soon",
+        prioritty=1, time_limit="0", gpus={"min": 3, "max": 1, "maxx": 2}, grace="soon",
         parallel={"tensor": 2, "pipeline_stage": 2}, work={"total": "3 epochs"}, env={"JCT_URL": "x"},
     )  # fmt: skip
     assert found.keys() == {
@@ -136,14 +136,11 @@ def test_words_of_other_schedulers_are_understood(word):
 @pytest.mark.parametrize(
     ("fields", "where"),
     [
-        ({"time_limit": "1:00:00"}, "time_limit"),
-        ({"after": [3]}, "after"),
-        ({"env_from": ["TOKEN"]}, "env_from"),
+        ({"deadline": "1:00:00"}, "deadline"),
         ({"gpus": {"preferred": 2}}, "gpus.preferred"),
         ({"parallel": {"staleness": "allow"}}, "parallel.staleness"),
         ({"parallel": {"schedule": "async-1f1b"}}, "parallel.schedule"),
         ({"retries": {"max": 1, "on": ["failed"]}}, "retries.on"),
-        ({"queue": "night"}, "queue"),
         ({"work": {"total": "10 tokens"}}, "work.total"),
         ({"env": {"LD_PRELOAD": "x.so"}}, "env.LD_PRELOAD"),
         ({"env": {"OMP_NUM_THREADS": 4}}, "env.OMP_NUM_THREADS"),
@@ -158,10 +155,10 @@ def test_what_is_known_but_not_honoured_is_refused_as_such(fields, where):
 
 def test_a_file_whose_only_fault_is_unsupported_says_so_by_its_code():
     with pytest.raises(BadSpec) as caught:
-        spec(time_limit=5)
+        spec(deadline=5)
     assert caught.value.code is Code.NOT_SUPPORTED_YET
     with pytest.raises(BadSpec) as caught:
-        spec(time_limit=5, gpus=0)
+        spec(deadline=5, gpus=0)
     assert caught.value.code is Code.BAD_SPEC
     assert "more problem" in caught.value.message
 
@@ -173,10 +170,15 @@ def test_exactly_one_way_to_run(ways):
     assert caught.value.problems[0].message.startswith("exactly one of entrypoint, command and script is needed")
 
 
-def test_a_command_job_is_refused_only_as_not_supported_yet():
-    with pytest.raises(BadSpec) as caught:
-        parse_document({"name": "a", "workdir": "/w", "command": ["python", "x.py"]})
-    assert [problem.message for problem in caught.value.problems] == ["command is not supported yet"]
+def test_a_command_is_an_argument_list():
+    job = parse_document({"name": "a", "workdir": "/w", "command": ["python", "x.py", "; rm -rf $HOME"]})
+    assert job.command == ("python", "x.py", "; rm -rf $HOME")
+    with pytest.raises(BadSpec, match="no shell looks at it"):
+        parse_document({"name": "a", "workdir": "/w", "command": "python x.py"})
+    with pytest.raises(BadSpec, match="a command decides that itself"):
+        parse_document({"name": "a", "workdir": "/w", "command": ["x"], "parallel": {"pipeline_stages": 2}})
+    with pytest.raises(BadSpec, match="is for jobs with a command"):
+        spec(progress_timeout=60)
 
 
 @pytest.mark.parametrize("name", ["дата 🚀", "a b", "../../x", "-x", "$(touch pwned)", "12", "‏abc", "x" * 200])

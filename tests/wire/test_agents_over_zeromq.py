@@ -31,7 +31,7 @@ class Site:
         self.events: list[Any] = []
         self.state = State(epoch=7)
         self.router = Router("tcp://127.0.0.1:*", own_pair(folder, "daemon"), AllowedAgents(folder / "agents"))
-        self.fleet = Fleet(self.router, self.state, CoreSettings(), self._post, lambda: 0.0)
+        self.fleet = Fleet(self.router, self.state, CoreSettings(), self._post, lambda: 0.0, lambda job: {})
 
     def _post(self, event: Any) -> None:
         self.events.append(event)

@@ -1,0 +1,92 @@
+"""`jct token`, `jct audit`, `jct usage`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli.client import Client
+from scheduler.cli.grid import grid
+from scheduler.cli.options import Json
+from scheduler.cli.output import local_time, print_json, say
+from scheduler.core.errors import Code, JctError
+
+
+def token(
+    action: Annotated[str, typer.Argument(metavar="[ls|create|revoke]", help="List, make, or end one.")] = "ls",
+    what: Annotated[str | None, typer.Argument(metavar="NAME|ID", help="A new token's name; an old one's id.")] = None,
+    user: Annotated[str | None, typer.Option(help="Whose it is; yours by default.")] = None,
+    team: Annotated[str | None, typer.Option(help="Of which team; yours by default.")] = None,
+    role: Annotated[
+        str, typer.Option(help="viewer, user, team-lead, operator, admin or agent.")
+    ] = "user",
+    expires: Annotated[str | None, typer.Option(help="A duration, such as 30d.")] = None,
+    json: Json = False,
+) -> None:
+    """List tokens, make one (its secret is shown this once), or revoke one."""
+    client = Client.from_config()
+    match action, what:
+        case "ls", None:
+            _list(client.call("GET", "tokens").json()["tokens"], json)
+        case "create", str():
+            body = {"name": what, "user": user, "team": team, "role": role, "expires_in": expires}
+            made = client.call("POST", "tokens", body={k: v for k, v in body.items() if v is not None}).json()
+            say(f"token {made['id']} of {made['user']} ({made['role']} in {made['team']}); it is shown only now:")
+            print_json(token=made) if json else print(made["secret"])
+        case "revoke", str() if what.isdecimal():
+            client.call("DELETE", f"tokens/{int(what)}")
+            say(f"token {int(what)} is revoked")
+        case _:
+            raise JctError(Code.BAD_SPEC, "say `ls`, `create NAME` or `revoke ID`")
+
+
+def _list(tokens: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json(tokens=tokens)
+        return
+    rows = [
+        [
+            str(item["id"]), item["name"], item["user"], item["team"], item["role"], local_time(item["created"]),
+            "revoked" if item["revoked"] else local_time(item["expires"]) if item["expires"] else "never",
+        ]
+        for item in tokens
+    ]  # fmt: skip
+    grid(("ID", "NAME", "USER", "TEAM", "ROLE", "CREATED", "EXPIRES"), rows).print()
+
+
+def audit(
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, the newest.")] = 50, json: Json = False
+) -> None:
+    """Every admin act and every denied act, newest first; for admins."""
+    page = Client.from_config().call("GET", "audit", {"limit": limit}).json()
+    if json:
+        print_json(**page)
+        return
+    rows = [
+        [
+            local_time(item["time"]), item["actor"], "" if item["allowed"] else "DENIED", item["action"],
+            item["target"], _change(item["old"], item["new"]),
+        ]
+        for item in page["entries"]
+    ]  # fmt: skip
+    grid(("TIME", "WHO", "", "ACT", "ON", "OLD -> NEW"), rows).print()
+
+
+def _change(old: Any, new: Any) -> str:
+    """Only what differs."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return ", ".join(f"{key}={value}" for key, value in new.items()) if isinstance(new, dict) else ""
+    keys = [key for key in new if new[key] != old.get(key)]
+    return ", ".join(f"{key}: {old.get(key)} -> {new[key]}" for key in keys)
+
+
+def usage(json: Json = False) -> None:
+    """GPU-hours by team and user: in all, on steps that were lost, and of late."""
+    rows = Client.from_config().call("GET", "usage").json()["rows"]
+    if json:
+        print_json(rows=rows)
+        return
+    cells = [
+        [row["team"], row["user"], *(f"{row[key] / 3600:.2f}" for key in ("gpu_s", "lost_gpu_s", "recent_gpu_s"))]
+        for row in rows
+    ]
+    grid(("TEAM", "USER", "GPU-HOURS", "LOST", "RECENT"), cells).print()

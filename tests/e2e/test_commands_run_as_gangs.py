@@ -1,0 +1,86 @@
+"""Any program as a job, on real processes: torchrun's variables, secrets, preemption, limits, arrays, dependencies."""
+
+import sys
+
+import pytest
+from cluster import Cluster
+
+PROGRAM = """
+import json, os, signal, sys, time
+names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT JCT_ARRAY_TASK_ID".split()
+print(json.dumps({name: os.environ.get(name) for name in names}), flush=True)
+print("secret length", len(os.environ.get("HF_TOKEN", "")), flush=True)
+signal.signal(signal.SIGUSR1, lambda *_: print("USR1", flush=True))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+with open(os.environ["JCT_PROGRESS_FILE"], "a") as progress:
+    progress.write(json.dumps({"step": 3, "loss": 0.5, "total_steps": 9}) + "\\n")
+code, seconds = int(sys.argv[1]), float(sys.argv[2])
+time.sleep(seconds)
+sys.exit(code)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path).begin(a="cpu:2", b="cpu:1")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "program.py").write_text(PROGRAM)
+    yield cluster
+    cluster.cancel_all()
+    assert cluster.strays() == []
+    cluster.stop()
+
+
+def run(cluster: Cluster, code: int = 0, seconds: float = 0.0, secrets: dict[str, str] | None = None, **fields) -> int:
+    command = [sys.executable, "program.py", str(code), str(seconds)]
+    job = {"name": "c", "command": command, "workdir": str(cluster.state / "work"), **fields}
+    body = {"job": job, **({"secrets": secrets} if secrets else {})}
+    return int(cluster.client.call("POST", "jobs", body=body).json()["id"])
+
+
+def log(cluster: Cluster, id: int, rank: int = 0) -> str:
+    return cluster.client.call("GET", f"jobs/{id}/logs", {"rank": rank}).data.decode()
+
+
+def test_a_gang_of_commands_over_two_nodes(cluster):
+    secret = "hf_zzzyyyxxx"
+    id = run(cluster, seconds=600, gpus=3, env_from=["HF_TOKEN"], secrets={"HF_TOKEN": secret}, preemptible=True)
+    cluster.until(id, lambda job: job["state"] == "RUNNING" and job["step"] == 3, "progress")
+    cluster.eventually(lambda: all("secret length 12" in log(cluster, id, rank) for rank in range(3)), "secrets arrive")
+    variables = [log(cluster, id, rank) for rank in range(3)]
+    for rank, said in enumerate(variables):
+        assert f'"RANK": "{rank}"' in said
+        assert '"WORLD_SIZE": "3"' in said
+    assert len({said.split('"MASTER_PORT": "')[1].split('"')[0] for said in variables}) == 1
+    assert sorted(said.split('"LOCAL_RANK": "')[1][0] for said in variables) == ["0", "0", "1"]
+    cluster.client.act(id, "signal", {"signal": "SIGUSR1"})
+    cluster.eventually(lambda: all("USR1" in log(cluster, id, rank) for rank in range(3)), "the signal arrives")
+    leaks = [file for file in cluster.state.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    assert leaks == [], "b51: the secret is in no file"
+    assert secret not in str(cluster.job(id)) + str(cluster.events(id))
+    cluster.client.act(id, "preempt")  # exits with 0 on SIGTERM, and is queued again all the same
+    cluster.until(id, lambda job: job["attempt"] == 2 and job["state"] == "RUNNING", "its second attempt")
+    assert cluster.job(id)["preemptions"] == 1
+    cluster.client.act(id, "cancel")
+    assert cluster.until_state(id, "CANCELLED")["ended_by"] == "admin"
+
+
+def test_ends_arrays_and_dependencies(cluster):
+    good, bad = run(cluster, 0, gpus=2), run(cluster, 7, gpus=1)
+    child = run(cluster, 0, after={"ok": [good], "any": [bad]})
+    orphan = run(cluster, 0, after=[bad])
+    assert cluster.until_state(good, "COMPLETED")["exit_code"] == 0
+    failed = cluster.until_state(bad, "FAILED")
+    assert (failed["exit_code"], failed["reason"]["text"]) == (7, "the command ended with exit code 7")
+    assert cluster.until_state(orphan, "CANCELLED")["reason"]["code"] == "DependencyFailed"
+    assert cluster.until_state(child, "COMPLETED")
+    limited = run(cluster, 0, 600, time_limit="1s")
+    assert "time limit" in cluster.until_state(limited, "TIMEOUT")["reason"]["text"]
+    first = run(cluster, 0, 0.2, array="3-5%1")
+    tasks = [cluster.until_state(first + n, "COMPLETED") for n in range(3)]
+    assert [task["task"] for task in tasks] == [3, 4, 5]
+    assert '"JCT_ARRAY_TASK_ID": "5"' in log(cluster, first + 2)
+    missing = cluster.client.call(
+        "POST", "jobs", body={"job": {"name": "x", "command": ["no-such-program"], "workdir": "/"}}
+    ).json()["id"]
+    assert "cannot run 'no-such-program'" in cluster.until_state(missing, "FAILED")["reason"]["text"]
