@@ -11,7 +11,9 @@ from policies.model.profile import ModelProfile
 class DeviceView:
     """A device that may be offered. holder: the job that holds it now (running or stopping), or None.
 
-    promised: the job it is promised to once its holder is gone.
+    promised: the job it is promised to once its holder is gone. switch: label of the network switch that its node hangs
+    on; empty where unknown. slowdown: predicted, how many times as long a step takes on it. offered: whether it may
+    get a new job; those of a drained node may not. reserved_for: the team or user for whom alone it is kept, or empty.
     """
 
     id: str
@@ -20,6 +22,10 @@ class DeviceView:
     memory_bytes: int | None
     holder: int | None = None
     promised: int | None = None
+    switch: str = ""
+    slowdown: float = 1.0
+    offered: bool = True
+    reserved_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,9 @@ class JobView:
     retry_at_us: it is not started before this moment. work_known: whether remaining_steps is more than a guess.
     attained_gpu_s: device-seconds held so far. changed_us: when it got what it holds, or lost what it had.
     promised: devices kept for it until their holders are gone. preferred: the device count its user would choose.
+    guaranteed: devices that no preemption may take from it once it has them (an SLA); 0 for best effort. preemptions,
+    max_preemptions: how often it has been preempted, and may be at most. work_spread: standard deviation of
+    remaining_steps, as a part of them. observed: step times that its attempts have shown.
     """
 
     id: int
@@ -95,10 +104,27 @@ class JobView:
     changes: int = 0
     promised: tuple[str, ...] = ()
     preferred: int | None = None
+    user: str = ""
+    queue: str = "default"
+    guaranteed: int = 0
+    preemptions: int = 0
+    max_preemptions: int | None = None
+    work_spread: float = 0.0
+    observed: tuple["Observed", ...] = ()
 
     @property
     def pending(self) -> bool:
         return self.state == JobState.PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a running attempt has measured: the step time of a plan on devices of a kind."""
+
+    kind: str
+    devices: int
+    plan: ParallelPlan | None
+    step_time_s: float
 
 
 class JobState(StrEnum):
@@ -110,10 +136,43 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TeamView:
+    """weight: of its jobs beside those of others. max_devices: all its jobs together hold at most so many; None for no
+    limit. share_used: its decayed use as a part of what its weight entitles it to; 0 where unknown."""
+
+    name: str
+    weight: float = 1.0
+    max_devices: int | None = None
+    share_used: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UserView:
+    """max_devices: all jobs of the user together hold at most so many; None for no limit."""
+
+    name: str
+    max_devices: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """policy: the name of the policy that orders this queue's jobs; empty for the cluster's own."""
+
+    name: str
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """Everything a pass looks at. version: of the state it was taken from; now_us: microseconds, daemon clock."""
+    """Everything a pass looks at. version: of the state it was taken from; now_us: microseconds, daemon clock.
+
+    teams, users, queues: those with settings of their own; others have the defaults.
+    """
 
     version: int
     now_us: int
     devices: tuple[DeviceView, ...]
     jobs: tuple[JobView, ...]
+    teams: tuple[TeamView, ...] = ()
+    users: tuple[UserView, ...] = ()
+    queues: tuple[QueueView, ...] = ()

@@ -111,6 +111,7 @@ def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
         changes=_changes(state, history),
         preferred=job.spec.preferred_devices,
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
+        user=job.user, preemptions=job.preemptions,
     )
 
 
