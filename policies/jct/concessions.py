@@ -34,27 +34,23 @@ class Deal:
     others: tuple[tuple[Work, Option | None, Placement], ...]
 
 
-def make_room(now: Pass, work: Work, *, urgent: bool = False) -> bool:
-    """Commit the best deal for a waiting or a running job, if one pays.
-
-    urgent: only jobs of lower priority make room, and they do so whatever it costs them.
-    """
+def make_room(now: Pass, work: Work) -> bool:
+    """Commit the best deal for a waiting or a running job, if one pays."""
     best: Deal | None = None
     own = work.job.placement
-    now.rooms.give(own, work.job.groups)
-    on_node = _running_on(now, work, urgent)
-    ways = sorted(work.options, key=lambda option: now.cost(work, option))
-    for option in [*ways[:WAYS], *(ways[WAYS:] and [work.options[0]] if urgent else ())]:
+    now.rooms.give(own)
+    on_node = _running_on(now, work)
+    for option in sorted(work.options, key=lambda option: now.cost(work, option))[:WAYS]:
         if now.effort <= 0:
             break
-        deal = _deal(now, work, option, on_node, urgent)
-        if deal is not None and (urgent or deal.gain > 0) and (best is None or deal.gain > best.gain):
+        deal = _deal(now, work, option, on_node)
+        if deal is not None and deal.gain > 0 and (best is None or deal.gain > best.gain):
             best = deal
     if best is None:
-        now.rooms.take(own, work.job.groups)
+        now.rooms.take(own)
         return False
     for other, _, _ in best.others:
-        now.rooms.give(other.job.placement, other.job.groups)
+        now.rooms.give(other.job.placement)
     now.grant(work, best.option, best.placement)
     for other, changed, placement in best.others:
         now.grant(other, changed, placement)
@@ -79,21 +75,18 @@ def keep_nodes(now: Pass, work: Work) -> dict[str, int]:
     return {node.id: free for node in nodes[: len(shape)] if (free := now.rooms.free(node.id))}
 
 
-def _running_on(now: Pass, beneficiary: Work, urgent: bool) -> dict[str, list[Work]]:
+def _running_on(now: Pass, beneficiary: Work) -> dict[str, list[Work]]:
     found: dict[str, list[Work]] = {}
     for work in now.works.values():
-        may = work.job.priority < beneficiary.job.priority and now.changeable(work) if urgent else now.movable(work)
-        if may and work is not beneficiary:
+        if now.movable(work) and work is not beneficiary:
             for node in work.job.placement:
                 found.setdefault(node, []).append(work)
     return found
 
 
-def _deal(
-    now: Pass, work: Work, option: Option, on_node: dict[str, list[Work]], urgent: bool
-) -> Deal | None:
+def _deal(now: Pass, work: Work, option: Option, on_node: dict[str, list[Work]]) -> Deal | None:
     takes_s = work.takes_s(option)
-    starved = urgent or work.job.id in now.starved
+    starved = work.job.id in now.starved
     before = now.present_cost(work) if work.current is not None else None
     if before is not None and before <= now.cost(work, option) * now.settings.gain:
         return None
@@ -102,18 +95,20 @@ def _deal(
         return None
     wait_s = 0.0 if before is not None else FAR_S if starved else _wait_s(now, work, option)
     for victim in victims:
-        now.rooms.give(victim.job.placement, victim.job.groups)
-    placement = now.rooms.find(option, work.job.avoid, work.job.groups)
-    again: tuple[list[tuple[Work, Option | None, Placement]], float] | None = None
+        now.rooms.give(victim.job.placement)
+    placement = now.rooms.find(option, work.job.avoid)
+    others: list[tuple[Work, Option | None, Placement]] = []
+    lost = 0.0
     if placement:
-        now.rooms.take(placement, work.job.groups)
-        again = _place_again(now, victims, takes_s, work.job.priority)
-        now.rooms.give(placement, work.job.groups)
+        now.rooms.take(placement)
+        others, lost = _place_again(now, victims, takes_s)
+        for _, _, again in others:
+            now.rooms.give(again)
+        now.rooms.give(placement)
     for victim in victims:
-        now.rooms.take(victim.job.placement, victim.job.groups)
-    if again is None:
+        now.rooms.take(victim.job.placement)
+    if not placement:
         return None
-    others, lost = again
     after = now.cost(work, option)
     if before is None:
         before = wait_s * work.job.weight + min(now.cost(work, other) for other in work.options)
@@ -121,10 +116,9 @@ def _deal(
 
 
 def _place_again(
-    now: Pass, victims: Sequence[Work], pause_s: float, priority: int
-) -> tuple[list[tuple[Work, Option | None, Placement]], float] | None:
-    """Where those set aside go, and what they lose in priced seconds. None where one would pause that may not: for a
-    job of lower priority, or below what it keeps."""
+    now: Pass, victims: Sequence[Work], pause_s: float
+) -> tuple[list[tuple[Work, Option | None, Placement]], float]:
+    """Where those set aside go, taken there, and what they lose in priced seconds."""
     others: list[tuple[Work, Option | None, Placement]] = []
     lost = 0.0
     for victim in sorted(victims, key=lambda victim: (-victim.least_gpu_s / victim.job.weight, victim.job.id)):
@@ -132,17 +126,13 @@ def _place_again(
         found = now.best_fit(victim)
         if found is not None:
             delay = now.cost(victim, found[0]) - now.present_cost(victim)
-            if delay < paused or victim.job.keeps or victim.job.priority > priority:
-                now.rooms.take(found[1], victim.job.groups)
+            if delay < paused:
+                now.rooms.take(found[1])
                 others.append((victim, *found))
                 lost += delay
                 continue
         others.append((victim, None, NOTHING))
         lost += paused
-    for victim, _, placement in others:
-        now.rooms.give(placement, victim.job.groups)
-    if any(option is None and (victim.job.keeps or victim.job.priority > priority) for victim, option, _ in others):
-        return None
     return others, lost
 
 
@@ -207,7 +197,7 @@ def _wait_s(now: Pass, work: Work, option: Option) -> float:
         now.effort -= 1
         now.rooms.give(placement)
         given.append(placement)
-        if now.rooms.find(option, work.job.avoid, work.job.groups):
+        if now.rooms.find(option, work.job.avoid):
             wait_s = left_s
             break
     for placement in given:

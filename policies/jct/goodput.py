@@ -15,7 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
 from policies.jct.problem import NOTHING, Grant, Option, Problem
-from policies.jct.rooms import Rooms, rooms_of
+from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
 
 POWER = -0.5
@@ -26,10 +26,10 @@ class Goodput:
     """Solved exactly up to `effort` nodes of the search, else greedily."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = rooms_of(problem)
-        works = [work for job in problem.jobs if not job.frozen and not job.keeps and (work := look_at(job, rooms.kinds)).options]
+        rooms = Rooms(problem.nodes)
+        works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
         for work in works:
-            rooms.give(work.job.placement, work.job.groups)
+            rooms.give(work.job.placement)
         choices = [(work, o) for work in works for o in _offered(work) if o.kind in rooms.free_of]
         if not choices:
             return ()
@@ -99,18 +99,18 @@ def _place(works: list[Work], chosen: dict[str, Option], rooms: Rooms) -> tuple[
     moving: list[Work] = []
     for work in works:
         if work.current is not None and chosen.get(work.job.id) == work.current:
-            rooms.take(work.job.placement, work.job.groups)
+            rooms.take(work.job.placement)
         else:
             moving.append(work)
     for work in sorted(moving, key=lambda w: (-chosen[w.job.id].devices if w.job.id in chosen else 0, w.job.id)):
         option = chosen.get(work.job.id)
-        placement = rooms.find(option, work.job.avoid, work.job.groups) if option is not None else NOTHING
+        placement = rooms.find(option, work.job.avoid) if option is not None else NOTHING
         if option is not None and not placement:
             same = [o for o in work.options if (o.kind, o.devices) == (option.kind, option.devices)]
             option, placement = next(
-                ((o, found) for o in same if (found := rooms.find(o, work.job.avoid, work.job.groups))), (option, NOTHING)
+                ((o, found) for o in same if (found := rooms.find(o, work.job.avoid))), (option, NOTHING)
             )
-        rooms.take(placement, work.job.groups)
+        rooms.take(placement)
         if placement:
             assert option is not None
             grants.append(Grant(work.job.id, placement, option.plan, option.step_time_s))

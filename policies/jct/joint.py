@@ -10,8 +10,7 @@ restart included for every option but the one it runs. From this follow small si
 cluster, and a change only where it pays for its restart. One pass:
 
 1. Running jobs keep what they have.
-2. Waiting jobs, by priority, then least device-seconds per weight first, start with their best option that fits now.
-   What does not fit takes from running jobs of lower priority; where that is not enough, nodes are kept for the first.
+2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
 3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
    nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `waiting_bound_s`.
 4. For those that do not fit, others may make room: see `concessions`.
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 
 from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.problem import Grant, Option, Placement, Problem
-from policies.jct.rooms import Rooms, rooms_of
+from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
 
 
@@ -75,12 +74,14 @@ class Pass:
         return work.left_s * self.rate(work, work.current)
 
     def movable(self, work: Work) -> bool:
-        return self.changeable(work) and self.settles_s(work) <= 0.0
-
-    def changeable(self, work: Work) -> bool:
-        """Whether it may be changed at all in this pass, if it must be."""
         job = work.job
-        return work.current is not None and bool(work.options) and not job.frozen and job.id not in self.grants
+        return (
+            work.current is not None
+            and bool(work.options)
+            and not job.frozen
+            and job.id not in self.grants
+            and self.settles_s(work) <= 0.0
+        )
 
     def settles_s(self, work: Work) -> float:
         """How long a running job is still left alone."""
@@ -94,13 +95,13 @@ class Pass:
             if cost > self.settings.patience * priced[0][0]:
                 break
             option = work.options[number]
-            if placement := self.rooms.find(option, work.job.avoid, work.job.groups):
+            if placement := self.rooms.find(option, work.job.avoid):
                 return option, placement
         return None
 
     def grant(self, work: Work, option: Option | None, placement: Placement) -> None:
         self.grants[work.job.id] = (option, placement)
-        self.rooms.take(placement, work.job.groups)
+        self.rooms.take(placement)
 
 
 class Joint:
@@ -110,7 +111,7 @@ class Joint:
         self.settings = settings or Settings()
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = rooms_of(problem)
+        rooms = Rooms(problem.nodes)
         works = {job.id: look_at(job, rooms.kinds) for job in problem.jobs}
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs)
@@ -124,14 +125,7 @@ class Joint:
         blocked = _start(now, starved)
         kept = keep_nodes(now, blocked[0]) if blocked else {}
         now.rooms.take(kept)
-        others = [work for work in waiting if work.job.id not in now.starved]
-        for priority in sorted({work.job.priority for work in others}, reverse=True):
-            stuck = _start(now, _in_order(work for work in others if work.job.priority == priority))
-            stuck = [work for work in stuck if not _takes_from_lower(now, work)]
-            blocked += stuck
-            if stuck and not kept and any(work.job.priority < priority for work in others):
-                kept = keep_nodes(now, stuck[0])
-                now.rooms.take(kept)
+        blocked += _start(now, _in_order(work for work in waiting if work.job.id not in now.starved))
         now.rooms.give(kept)
         for work in blocked:
             make_room(now, work)
@@ -176,11 +170,6 @@ def _start(now: Pass, waiting: list[Work]) -> list[Work]:
     return blocked
 
 
-def _takes_from_lower(now: Pass, work: Work) -> bool:
-    lower = any(other.job.placement and other.job.priority < work.job.priority for other in now.works.values())
-    return lower and make_room(now, work, urgent=True)
-
-
 def _improve(now: Pass) -> None:
     """Change running jobs to better options: that job first which gains most per device it adds, to its best that
     fits; where none fits, others may make room."""
@@ -204,13 +193,13 @@ def _improve(now: Pass) -> None:
     wanted.sort(key=lambda want: want[:2])
     for _, id, better in wanted:
         work = now.works[id]
-        now.rooms.give(work.job.placement, work.job.groups)
+        now.rooms.give(work.job.placement)
         for option in better:
-            if placement := now.rooms.find(option, work.job.avoid, work.job.groups):
+            if placement := now.rooms.find(option, work.job.avoid):
                 now.grant(work, option, placement)
                 break
         else:
-            now.rooms.take(work.job.placement, work.job.groups)
+            now.rooms.take(work.job.placement)
     for _, id, _ in wanted:
         if id not in now.grants:
             make_room(now, now.works[id])

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from policies.jct.problem import NOTHING, Grant, JobDemand, Option, Placement, Problem
-from policies.jct.rooms import Rooms, rooms_of
+from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
 
 LEVELS_GPU_S = (3_600.0, 36_000.0)
@@ -19,7 +19,7 @@ class Fifo:
     """First come, first served. A job behind the first blocked one starts if it ends before that one could start."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = rooms_of(problem)
+        rooms = Rooms(problem.nodes)
         works = [look_at(job, rooms.kinds) for job in problem.jobs]
         waiting = sorted((w for w in works if not w.job.placement), key=lambda w: (-w.job.age_s, w.job.id))
         ends = [(w.left_s, w.job.placement) for w in works if w.job.placement and w.current is not None and w.known]
@@ -29,8 +29,8 @@ class Fifo:
             for option in asked_options(work):
                 if shadow_s is not None and not (work.known and work.takes_s(option) <= shadow_s):
                     continue
-                if placement := rooms.find(option, work.job.avoid, work.job.groups):
-                    rooms.take(placement, work.job.groups)
+                if placement := rooms.find(option, work.job.avoid):
+                    rooms.take(placement)
                     ends.append((work.takes_s(option), placement))
                     grants.append(_grant(work, option, placement))
                     break
@@ -64,7 +64,7 @@ class _Preempting:
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
         kinds = {node.id: node.kind for node in problem.nodes}
         works = [look_at(job, kinds) for job in problem.jobs]
-        order = sorted((w for w in works if not w.job.frozen and not w.job.keeps), key=lambda work: (*self.key(work), work.job.id))
+        order = sorted((w for w in works if not w.job.frozen), key=lambda work: (*self.key(work), work.job.id))
         book = _Book(problem, order)
         grants: list[Grant] = []
         for work in order:
@@ -81,33 +81,27 @@ class _Book:
     """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either."""
 
     def __init__(self, problem: Problem, order: Iterable[Work]) -> None:
-        self.left, self.clear = rooms_of(problem), Rooms(problem.nodes)
-        self.granted: set[str] = set()
+        self.left, self.clear = Rooms(problem.nodes), Rooms(problem.nodes)
         self.later: Counter[str] = Counter()
         for work in order:
-            self.left.give(work.job.placement, work.job.groups)
+            self.left.give(work.job.placement)
             self.later.update(work.job.placement)
 
     def keep(self, job: JobDemand) -> bool:
         """Its turn has come: whether it still has its place, which it then keeps."""
         self.later.subtract(job.placement)
         kept = all(self.left.free(node) >= count for node, count in job.placement.items())
-        if kept and not self.granted.isdisjoint(job.groups):
-            kept = self.left.within(job.groups, job.devices)
         if kept:
-            self.left.take(job.placement, job.groups)
+            self.left.take(job.placement)
         self._see(job.placement)
         return kept
 
     def find(self, work: Work) -> tuple[Option, Placement] | None:
         """A place of its size, at the cost of later jobs only where there is no other; taken."""
-        groups = work.job.groups
-        allowed = [option for option in asked_options(work) if self.left.within(groups, option.devices)]
         for rooms in (self.clear, self.left):
-            for option in allowed:
+            for option in asked_options(work):
                 if placement := rooms.find(option, work.job.avoid):
-                    self.left.take(placement, groups)
-                    self.granted.update(groups)
+                    self.left.take(placement)
                     self._see(placement)
                     return option, placement
         return None

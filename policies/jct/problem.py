@@ -45,18 +45,12 @@ class Options(tuple[Option, ...]):
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone.
-
-    switch: label of the network switch it hangs on, empty where unknown. slowdown: how many times as long a step takes
-    there, as predicted.
-    """
+    """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone."""
 
     id: str
     kind: str
     devices: int
     free: int
-    switch: str = ""
-    slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +59,7 @@ class JobDemand:
 
     remaining_steps: None where unknown. attained_gpu_s: device-seconds held so far. since_change_s: since it got what
     it holds, or since it lost everything. frozen: not to be touched in this pass. asked: the device count its user
-    asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use. priority:
-    a job is never stopped for one of lower priority. keeps: devices that may not be taken from it. groups: the capped
-    groups that it belongs to. work_spread: standard deviation of remaining_steps, as a part of them.
+    asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use.
     """
 
     id: str
@@ -85,10 +77,6 @@ class JobDemand:
     frozen: bool = False
     asked: int | None = None
     avoid: tuple[str, ...] = ()
-    priority: int = 0
-    keeps: int = 0
-    groups: tuple[str, ...] = ()
-    work_spread: float = 0.0
 
     @property
     def devices(self) -> int:
@@ -97,13 +85,11 @@ class JobDemand:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have. caps: devices that the
-    jobs of a group may have together; no answer takes a group above its cap."""
+    """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have."""
 
     now_s: float
     nodes: tuple[NodeRoom, ...]
     jobs: tuple[JobDemand, ...]
-    caps: Mapping[str, int] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True)

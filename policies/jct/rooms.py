@@ -1,23 +1,16 @@
 """Free devices by node, and where on them an option fits best."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from policies.jct.problem import NOTHING, NodeRoom, Option, Placement, Problem
+from policies.jct.problem import NOTHING, NodeRoom, Option, Placement
 
 
 class Rooms:
-    """Changed by `take` and `give`. `find` prefers the fullest nodes that have room, so that whole nodes stay whole;
-    before that, nodes that are predicted to be quick, and nodes of one switch.
+    """Changed by `take` and `give`. `find` prefers the fullest nodes that have room, so that whole nodes stay whole."""
 
-    left: what each capped group may still have; it changes with what is given and taken for its jobs.
-    """
-
-    def __init__(self, nodes: Iterable[NodeRoom], left: Mapping[str, int] = NOTHING) -> None:
+    def __init__(self, nodes: Iterable[NodeRoom]) -> None:
         self.nodes = tuple(nodes)
-        self.left = dict(left)
-        self._slow = any(node.slowdown != 1.0 for node in self.nodes)
-        self._switches = sorted({node.switch for node in self.nodes if node.switch})
         self.index = {node.id: number for number, node in enumerate(self.nodes)}
         self.kinds = {node.id: node.kind for node in self.nodes}
         self.total: dict[str, int] = {}
@@ -32,22 +25,14 @@ class Rooms:
     def free(self, node: str) -> int:
         return self._free[self.index[node]]
 
-    def take(self, placement: Placement, groups: Iterable[str] = ()) -> None:
+    def take(self, placement: Placement) -> None:
         for node, count in placement.items():
             self._set(self.index[node], -count)
-        for group in groups:
-            self.left[group] -= sum(placement.values())
 
-    def give(self, placement: Placement, groups: Iterable[str] = ()) -> None:
+    def give(self, placement: Placement) -> None:
         for node, count in placement.items():
             if node in self.index:
                 self._set(self.index[node], count)
-        for group in groups:
-            self.left[group] += sum(placement.values())
-
-    def within(self, groups: Iterable[str], devices: int) -> bool:
-        """Whether groups may have so many more."""
-        return all(devices <= self.left[group] for group in groups)
 
     def _set(self, number: int, change: int) -> None:
         kind, old = self.nodes[number].kind, self._free[number]
@@ -57,34 +42,17 @@ class Rooms:
         self.free_of[kind] += change
         buckets.setdefault(old + change, {})[number] = None
 
-    def find(self, option: Option, avoid: Sequence[str] = (), groups: Sequence[str] = ()) -> Placement:
-        """Where the option fits now; empty where it does not, or where a group's cap forbids it."""
-        if option.devices > self.free_of.get(option.kind, 0) or not self.within(groups, option.devices):
+    def find(self, option: Option, avoid: Sequence[str] = ()) -> Placement:
+        """Where the option fits now; empty where it does not."""
+        if option.devices > self.free_of.get(option.kind, 0):
             return NOTHING
         barred = {self.index[node] for node in avoid if node in self.index}
-        if self._slow or self._switches:
-            for bad in self._preferences(option):
-                if chosen := self._place(option, barred | bad):
-                    return self._named(chosen)
-        return self._named(self._place(option, barred))
-
-    def _place(self, option: Option, barred: set[int]) -> dict[int, int]:
         shape = option.per_node
         if not shape:
-            return self._anywhere(option.kind, option.devices, barred)
+            return self._named(self._anywhere(option.kind, option.devices, barred))
         if len(set(shape)) == 1:
-            return self._alike(option.kind, shape[0], len(shape), barred)
-        return self._in_order(option.kind, shape, barred)
-
-    def _preferences(self, option: Option) -> Iterator[set[int]]:
-        """Nodes to leave out, best first: slow ones and all but one switch, slow ones, all but one switch."""
-        limits = sorted({node.slowdown for node in self.nodes if node.kind == option.kind}) if self._slow else [1.0]
-        many = len(option.per_node) > 1 or (not option.per_node and option.devices > 1)
-        for limit in limits:
-            slow = {number for number, node in enumerate(self.nodes) if node.slowdown > limit}
-            for switch in self._switches if many else ():
-                yield slow | {number for number, node in enumerate(self.nodes) if node.switch != switch}
-            yield slow
+            return self._named(self._alike(option.kind, shape[0], len(shape), barred))
+        return self._named(self._in_order(option.kind, shape, barred))
 
     def _named(self, chosen: dict[int, int]) -> Placement:
         return {self.nodes[number].id: chosen[number] for number in sorted(chosen)}
@@ -135,15 +103,6 @@ class Rooms:
                 if best is None or left < best[0]:
                     best = (left, chosen)
         return best[1] if best is not None else {}
-
-
-def rooms_of(problem: Problem) -> Rooms:
-    """Free devices, and what each capped group may have beyond what its jobs hold."""
-    left = dict(problem.caps)
-    for job in problem.jobs:
-        for group in job.groups:
-            left[group] -= job.devices
-    return Rooms(problem.nodes, left)
 
 
 @lru_cache(maxsize=4096)

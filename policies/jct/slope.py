@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from policies.jct.ordered import asked_options
 from policies.jct.problem import NOTHING, Grant, Option, Problem
-from policies.jct.rooms import Rooms, rooms_of
+from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
 
 GAIN = 1.2
@@ -23,12 +23,12 @@ class Slope:
     """See the module's recipe."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = rooms_of(problem)
-        works = [work for job in problem.jobs if not job.frozen and not job.keeps and (work := look_at(job, rooms.kinds)).options]
+        rooms = Rooms(problem.nodes)
+        works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
         works.sort(key=lambda work: (-work.job.age_s, work.job.id))
         free = [work for work in works if work.current is None or _settled(work)]
         for work in free:
-            rooms.give(work.job.placement, work.job.groups)
+            rooms.give(work.job.placement)
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
@@ -85,15 +85,16 @@ def _place(works: list[Work], targets: dict[str, Option], rooms: Rooms) -> tuple
             or (target.devices > current.devices and current.step_time_s < GAIN * target.step_time_s)
         )  # fmt: skip
         if keeps:
-            rooms.take(work.job.placement, work.job.groups)
+            rooms.take(work.job.placement)
         else:
             moving.append(work)
     for work in sorted(moving, key=lambda w: (-targets[w.job.id].devices if w.job.id in targets else 0, w.job.id)):
         size = targets[work.job.id].devices if work.job.id in targets else 0
-        fit = (o for o in reversed(work.options) if o.devices <= size)
-        found = next(((o, p) for o in fit if (p := rooms.find(o, work.job.avoid, work.job.groups))), None)
+        found = next(
+            ((o, p) for o in reversed(work.options) if o.devices <= size and (p := rooms.find(o, work.job.avoid))), None
+        )
         if found is not None:
-            rooms.take(found[1], work.job.groups)
+            rooms.take(found[1])
             if found[1] != work.job.placement or found[0] != work.current:
                 grants.append(Grant(work.job.id, found[1], found[0].plan, found[0].step_time_s))
         elif work.job.placement:

@@ -10,10 +10,6 @@ UNSEEN_GPU_S = 600.0
 """Device-seconds that a job of unknown length is thought to need before it has run."""
 
 
-RISK = 1.0
-"""Standard deviations by which an uncertain remainder is thought longer than its mean."""
-
-
 @dataclass(slots=True)
 class Work:
     """A job in one pass. steps: remaining, known or expected. current: the option it runs; None while it waits, or
@@ -47,11 +43,10 @@ def look_at(job: JobDemand, kinds: Mapping[str, str]) -> Work:
 
     kinds: of each node's devices.
     """
-    options = tuple(option for option in options_of(job) if option.devices >= job.keeps) if job.keeps else options_of(job)
+    options = options_of(job)
     current = running_option(job, kinds) if job.placement else None
     if job.remaining_steps is not None:
-        steps = job.remaining_steps * (1.0 + RISK * job.work_spread)
-        return Work(job, options, steps, current, True)
+        return Work(job, options, job.remaining_steps, current, True)
     cheapest = min((option.devices * option.step_time_s for option in options), default=1.0)
     steps = max(UNSEEN_GPU_S, job.attained_gpu_s) / cheapest
     return Work(job, options, steps, current, False)
