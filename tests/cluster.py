@@ -14,7 +14,7 @@ from scheduler.cli.client import Client
 from scheduler.cli.local import LocalCluster
 
 JOBS = Path(__file__).parent / "jobs"
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 LOOK_S = 0.05
 
 Job = dict[str, Any]
