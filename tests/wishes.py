@@ -4,6 +4,8 @@ import json
 import os
 from pathlib import Path
 
+from distribution import bring_policies
+
 from policies.jct.menu import build_menu
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions, Resize, Start
@@ -39,13 +41,9 @@ class Wishes:
 
 def install(folder: Path, monkeypatch) -> Path:
     """Makes the policy known as `wishes` to daemons that are started from here; the file to write wishes to."""
-    facts = folder / "wishes-1.0.dist-info"
-    facts.mkdir(parents=True)
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: wishes\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[jctd.policies]\nwishes = wishes:Wishes\n")
+    bring_policies(folder, monkeypatch, {"wishes": "wishes:Wishes"}, Path(__file__).parent)
     wishes = folder / "wishes.json"
     wishes.write_text("{}")
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{Path(__file__).parent}")
     monkeypatch.setenv("JCT_SERVER_POLICY", "wishes")
     monkeypatch.setenv(VARIABLE, str(wishes))
     return wishes

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+from distribution import bring_policies
 from samples import devices, job, snapshot
 
 from policies.jct.priority import PriorityPolicy
@@ -46,13 +47,8 @@ SNAPSHOT = snapshot([job(1), job(2)], devices())
 def others(tmp_path, monkeypatch):
     """Policies that another distribution brings along."""
     (tmp_path / "others.py").write_text(POLICIES)
-    facts = tmp_path / "others-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
     names = ("Thorough", "Stuck", "Crashing", "Mistaken")
-    lines = [f"{name.lower()} = others:{name}" for name in names]
-    (facts / "entry_points.txt").write_text("\n".join(["[jctd.policies]", *lines, ""]))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    bring_policies(tmp_path, monkeypatch, {name.lower(): f"others:{name}" for name in names})
 
 
 @asynccontextmanager
