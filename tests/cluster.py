@@ -108,7 +108,7 @@ class Cluster(LocalCluster):
         nonces = set()
         for spec in self.state.glob(f"agents/*/attempts/{id}.*/spec.json"):
             nonces.add(json.loads(spec.read_text())["nonce"])
-        return [pid for pid in pids() if _environment(pid).get("JCT_NONCE") in nonces]
+        return [pid for pid in pids() if environment_of(pid).get("JCT_NONCE") in nonces]
 
     def cancel_all(self) -> None:
         """Leave nothing running, whatever the test has left."""
@@ -125,7 +125,7 @@ class Cluster(LocalCluster):
         """Processes of any attempt of this cluster that are still there after a moment."""
         nonces = {json.loads(s.read_text())["nonce"] for s in self.state.glob("agents/*/attempts/*/spec.json")}
         deadline = time.monotonic() + PATIENCE_S
-        while found := [pid for pid in pids() if _environment(pid).get("JCT_NONCE") in nonces]:
+        while found := [pid for pid in pids() if environment_of(pid).get("JCT_NONCE") in nonces]:
             if time.monotonic() > deadline:
                 return found
             time.sleep(LOOK_S)
@@ -143,7 +143,7 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _environment(pid: int) -> dict[str, str]:
+def environment_of(pid: int) -> dict[str, str]:
     try:
         raw = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:

@@ -1,7 +1,9 @@
 """`jct demo`: a real little cluster, three real trainings, a preemption, and what became of everyone's time."""
 
+import contextlib
 import io
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -20,6 +22,7 @@ from scheduler.cli.table import DEMO_COLUMNS, job_table
 from scheduler.core.errors import Code, JctError
 
 LOOK_S = 0.5
+ABANDON_S = 20.0
 PATIENCE_S = 600.0
 URGENT_AT = 0.75
 STORY_LINES = 8
@@ -32,6 +35,7 @@ Job = dict[str, Any]
 
 def run_demo(keep: Path | None, svg: Path | None) -> int:
     """The exit code: 0 when every job ended well and one resumed on another stage count."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # both end it in order
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
     picture = Console(record=True, width=WIDTH + 4, file=io.StringIO(), highlight=False)
     with tempfile.TemporaryDirectory(prefix="jctd-demo-") as folder:
@@ -47,10 +51,23 @@ def run_demo(keep: Path | None, svg: Path | None) -> int:
             good = report(console, jobs)
             report(picture, jobs)
         finally:
+            if keep is None and cluster.facts:
+                _abandon(cluster)
             cluster.stop()
     if svg is not None:
         svg.write_text(_without_web_fonts(picture.export_svg(title="make demo")))
     return 0 if good else 1
+
+
+def _abandon(cluster: LocalCluster) -> None:
+    """Nobody comes back to a demo whose folder goes: jobs that have not ended would train on for nothing."""
+    with contextlib.suppress(JctError):
+        client, deadline = Client(cluster.url, cluster.token() or ""), time.monotonic() + ABANDON_S
+        living = [job["id"] for job in client.jobs(None)[0] if not job["result"]]
+        for id in living:
+            client.act(id, "cancel")
+        while any(not client.job(id)["result"] for id in living) and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
 
 
 def _play(
