@@ -51,7 +51,6 @@ class UserBody(Caps):
 
 class QueueBody(Caps):
     teams: Names = Field(default_factory=list)
-    policy: Annotated[str, Field(max_length=100)] = ""
     priority: Offset = 0
     paused: bool = False
 

@@ -22,7 +22,7 @@ Add = Annotated[int | None, typer.Option(help="Added to the priority of its jobs
 
 def team(
     action: Action = "ls", name: Name = None, max_devices: Cap = None, max_running: Cap = None, max_pending: Cap = None,
-    weight: Annotated[float | None, typer.Option(help="Its fair share, against the others'.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Its fair share, in what usage shows.")] = None,
     priority: Add = None, json: Json = False,
 ) -> None:  # fmt: skip
     """List teams with what they use, or set a team's caps, weight and priority."""
@@ -40,13 +40,12 @@ def user(
 
 def queues(
     action: Action = "ls", name: Name = None, max_devices: Cap = None, max_running: Cap = None, max_pending: Cap = None,
-    teams: List = None, policy: Annotated[str | None, typer.Option(help="Orders its jobs.")] = None,
-    priority: Add = None,
+    teams: List = None, priority: Add = None,
     paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Take jobs, but start none.")] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
     """List queues, or set who may use one, its caps, and whether it is paused."""
-    more = {"teams": _names(teams), "policy": policy, "priority": priority, "paused": paused}
+    more = {"teams": _names(teams), "priority": priority, "paused": paused}
     _do("queues", "queue", action, name, {**_caps(max_devices, max_running, max_pending), **more}, json)
 
 

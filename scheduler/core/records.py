@@ -11,7 +11,8 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """weight: its fair share, against the others'. priority: added to that of its jobs. max_pending: jobs that wait.
+    """weight: its fair share, against the others', in what usage shows; passes do not look at it. priority: added to
+    that of its jobs. max_pending: jobs that wait.
 
     capped_lease: first lease made under the present caps; older ones may exceed a cap that was lowered below what was
     in use.
@@ -42,13 +43,12 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """teams: who may submit to it, all where empty. policy: orders its jobs, the daemon's own where empty.
-    priority: added to that of its jobs. paused: its jobs are accepted but not started."""
+    """teams: who may submit to it, all where empty. priority: added to that of its jobs. paused: its jobs are accepted
+    but not started."""
 
     kind: ClassVar[str] = "queue"
     name: str
     teams: tuple[str, ...] = ()
-    policy: str = ""
     priority: int = 0
     paused: bool = False
     max_devices: int | None = None
