@@ -25,7 +25,7 @@ from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Attempt, Entity, Event, Generation, Job, JobState, Member
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, Request, SetPriority, Submit
+from scheduler.core.events import Cancel, Hold, Release, Request, Submit
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -101,9 +101,6 @@ class Daemon:
 
     async def release(self, job: int, actor: str) -> None:
         await self._driver.ask(lambda number: Release(request=number, job=job, actor=actor))
-
-    async def set_priority(self, job: int, priority: int, actor: str) -> None:
-        await self._driver.ask(lambda number: SetPriority(request=number, job=job, priority=priority, actor=actor))
 
     async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
         found = self.state.members.get((job, attempt, member))

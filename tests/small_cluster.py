@@ -16,7 +16,6 @@ from scheduler.core.events import (
     Planned,
     Release,
     Request,
-    SetPriority,
     Submit,
     Tick,
 )
@@ -141,9 +140,6 @@ class SmallCluster:
 
     async def release(self, job: int, actor: str) -> None:
         self._ask(Release(request=1, job=job, actor=actor))
-
-    async def set_priority(self, job: int, priority: int, actor: str) -> None:
-        self._ask(SetPriority(request=1, job=job, priority=priority, actor=actor))
 
     async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
         if (job, attempt, member) not in self.state.members:

@@ -46,8 +46,6 @@ class Cluster(Protocol):
 
     async def release(self, job: int, actor: str) -> None: ...
 
-    async def set_priority(self, job: int, priority: int, actor: str) -> None: ...
-
     async def ask(self, make: Callable[[int], Request]) -> int:
         """Any request of the core, made with the number it gets; the job's id, or 0 where it is about none."""
 

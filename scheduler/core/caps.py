@@ -26,7 +26,7 @@ def holders(job: Job) -> tuple[Holder, ...]:
 def cap_of(state: State, holder: Holder) -> Capped | None:
     """The record that may limit a holder; None where nobody wrote one."""
     kind, name = holder
-    return {"team": state.teams, "user": state.users, "queue": state.queues}[kind].get(name)  # type: ignore[attr-defined, no-any-return]
+    return state.book(kind).get(name)
 
 
 def any_caps(state: State) -> bool:

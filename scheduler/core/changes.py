@@ -26,8 +26,8 @@ from scheduler.core.entities import (
     LeaseState,
     Member,
 )
-from scheduler.core.leases import drop_members
-from scheduler.core.state import Change, Role, State
+from scheduler.core.leases import drop_generation
+from scheduler.core.state import Change, State
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import Phase, Report
 
@@ -143,12 +143,8 @@ def change_deadline(state: State, attempt: Attempt, allowed_s: float) -> int | N
 def drop(turn: Turn, attempt: Attempt, proposed: Generation, why: str, *, goes_on: bool = False) -> None:
     """No live change. goes_on: the job may stay as it is, if nobody waits for what it was to give up."""
     state, job = turn.state, turn.state.jobs[attempt.job]
-    ungathered = not state.gathered(proposed)
-    newcomers = [m for m in state.members_of(attempt.job, attempt.number) if state.role(m) is Role.NEWCOMER]
-    turn.put(replace(proposed, state=GenerationState.DROPPED))
+    drop_generation(turn, proposed)
     turn.note("ResizeDropped", why, job=job.id, attempt=attempt.number)
-    if ungathered:
-        drop_members(turn, [member for member in newcomers if member.gone_us is None])
     change = state.changing.pop(job.id, None)
     state.stops_to_change[job.id] = attempt.number
     turn.replan()

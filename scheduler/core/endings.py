@@ -19,7 +19,7 @@ from scheduler.core.entities import (
     Result,
     Wanted,
 )
-from scheduler.core.leases import drop_members
+from scheduler.core.leases import drop_generation, drop_members
 from scheduler.core.outcome import after_attempt, blame
 from scheduler.core.settings import us
 from scheduler.core.state import Role
@@ -68,19 +68,11 @@ def stop_attempt(
                 stop_grace_s=grace_s, stop_save=save, stop_why=why, stop_by=by,
             )
             turn.put(stopping)
-            _give_up_ungathered(turn, attempt)
+            proposed = turn.state.proposed(job.id, attempt.number)
+            if proposed is not None and not turn.state.gathered(proposed):  # one that is gathered stops like all others
+                drop_generation(turn, proposed)
             turn.note("Stopping", why, actor=by, job=job.id, attempt=attempt.number)
             end_if_gone(turn, job.id, attempt.number)
-
-
-def _give_up_ungathered(turn: Turn, attempt: Attempt) -> None:
-    """A change whose devices are not all there yet is none; members of one that is gathered stop like all others."""
-    proposed = turn.state.proposed(attempt.job, attempt.number)
-    if proposed is None or turn.state.gathered(proposed):
-        return
-    newcomers = [m for m in turn.state.members_of(attempt.job, attempt.number) if turn.state.role(m) is Role.NEWCOMER]
-    turn.put(replace(proposed, state=GenerationState.DROPPED))
-    drop_members(turn, newcomers)
 
 
 def _shorten(turn: Turn, attempt: Attempt, cause: EndCause | None, grace_s: float, why: str, by: str) -> None:

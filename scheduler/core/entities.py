@@ -191,6 +191,11 @@ class Generation:
     state: GenerationState = GenerationState.PROPOSED
 
     @property
+    def ran(self) -> bool:
+        """It runs or did; a proposed one may still, a dropped one never will."""
+        return self.state in (GenerationState.ACTIVE, GenerationState.CLOSED)
+
+    @property
     def pilot(self) -> int:
         """The member that speaks for the job."""
         return self.ranks[self.plan.pilot_rank if self.plan is not None else 0]

@@ -50,14 +50,6 @@ class Release:
     actor: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPriority:
-    request: int
-    job: int
-    priority: int
-    actor: str
-
-
 class Verb(StrEnum):
     """What can be ordered of a job that has begun; `top` of one that waits."""
 
@@ -147,6 +139,6 @@ class Tick:
     """Time has passed; timers that are due fire."""
 
 
-Request = Submit | Cancel | Hold | Release | SetPriority | Order | Change | Write | Erase
+Request = Submit | Cancel | Hold | Release | Order | Change | Write | Erase
 CoreEvent = Request | NodeHello | NodeReports | NodeHeard | Planned | Tick
 Answer = dict[str, Any]

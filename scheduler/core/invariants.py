@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from scheduler.core.caps import exceeded
-from scheduler.core.entities import AttemptState, JobState, LeaseState, Member
-from scheduler.core.state import Role, State
+from scheduler.core.entities import AttemptState, JobState, LeaseState
+from scheduler.core.state import State
 
 _OWNING = (LeaseState.HELD, LeaseState.QUARANTINED)
 
@@ -41,12 +41,6 @@ def _jobs(state: State) -> Iterator[str]:
             yield f"job {job.id} is {job.state} with result {job.result}"
 
 
-def _is_awaited(state: State, member: Member) -> bool:
-    """A newcomer of a live change whose device is still promised."""
-    proposed = state.proposed(member.job, member.attempt)
-    return proposed is not None and state.role(member) is Role.NEWCOMER and not state.gathered(proposed)
-
-
 def _gangs(state: State) -> Iterator[str]:
     for attempt in state.attempts.values():
         if attempt.state is AttemptState.ENDED:
@@ -58,7 +52,7 @@ def _gangs(state: State) -> Iterator[str]:
             if attempt.state is AttemptState.GATHERING:
                 if member.number not in leases:
                     yield f"{name} gathers without a lease for member {member.number}"
-            elif held != (member.gone_us is None) and not _is_awaited(state, member):
+            elif held != (member.gone_us is None) and not state.awaits_device(member):
                 yield f"{name} is {attempt.state}: member {member.number} gone={member.gone_us} held={held}"
         if attempt.state is AttemptState.GATHERING and all(found is LeaseState.HELD for found in leases.values()):
             yield f"{name} gathers though it holds all"

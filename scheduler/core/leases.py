@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.beginnings import start_if_gathered
-from scheduler.core.entities import LeaseState, Member
+from scheduler.core.entities import Generation, GenerationState, LeaseState, Member
 from scheduler.core.turn import Turn
 
 
@@ -16,6 +16,15 @@ def free_device(turn: Turn, member: Member) -> None:
         if lease.state is not LeaseState.PROMISED:
             _keep_promise(turn, lease.device)
     turn.replan()
+
+
+def drop_generation(turn: Turn, proposed: Generation) -> None:
+    """It will not be. Newcomers that were never started never were; those that were have to be stopped."""
+    state = turn.state
+    members = state.members_of(proposed.job, proposed.attempt)
+    never_started = [member for member in members if member.gone_us is None and state.awaits_device(member)]
+    turn.put(replace(proposed, state=GenerationState.DROPPED))
+    drop_members(turn, never_started)
 
 
 def drop_members(turn: Turn, members: list[Member]) -> None:

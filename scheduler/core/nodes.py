@@ -137,9 +137,7 @@ def _rebooted(turn: Turn, node: str) -> None:
     """Another boot id means that everything of the old boot is gone; nothing is signalled (LIFECYCLE 28)."""
     turn.note("NodeRebooted", "the machine has started anew; what ran there is gone", node=node)
     for attempt, member in _members_on(turn, node):
-        proposed = turn.state.proposed(attempt.job, attempt.number)
-        waits = proposed is not None and turn.state.role(member) is Role.NEWCOMER and not turn.state.gathered(proposed)
-        if attempt.state is not AttemptState.GATHERING and not waits:
+        if attempt.state is not AttemptState.GATHERING and not turn.state.awaits_device(member):
             _declare_gone(turn, attempt, member, EndCause.NODE_LOST, "its machine was restarted")
 
 

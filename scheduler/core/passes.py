@@ -114,7 +114,7 @@ def _stale(
     if isinstance(move, Resize):
         if not _running(state, move.job) or job is None or job.wanted is not Wanted.RUN:
             return "the job is no longer running"
-        if _changes(state, move.job):
+        if state.proposed(job.id, job.last_attempt) is not None:
             return "the job is changing its shape"
     elif job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return "the job is no longer waiting"
@@ -141,11 +141,6 @@ def _stale(
 def _running(state: State, job: int) -> bool:
     attempt = state.open_attempt(job)
     return attempt is not None and attempt.state is AttemptState.RUNNING
-
-
-def _changes(state: State, job: int) -> bool:
-    attempt = state.open_attempt(job)
-    return attempt is not None and state.proposed(job, attempt.number) is not None
 
 
 def _preempt(turn: Turn, victim: Preempt) -> None:

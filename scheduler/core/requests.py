@@ -1,4 +1,4 @@
-"""What people ask for: submit, cancel, hold, release, change a priority. Every request gets exactly one Reply."""
+"""What people ask for: submit, cancel, hold, release. Every request gets exactly one Reply."""
 
 from dataclasses import replace
 
@@ -6,12 +6,11 @@ import msgspec
 
 from scheduler.core.caps import too_many_pending
 from scheduler.core.dependencies import unmet
-from scheduler.core.edits import change
 from scheduler.core.effects import Reply
 from scheduler.core.endings import finish_queued, stop_attempt
 from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Change, Hold, Release, SetPriority, Submit
+from scheduler.core.events import Cancel, Hold, Release, Submit
 from scheduler.core.records import Secret
 from scheduler.core.turn import Turn
 
@@ -138,11 +137,6 @@ def release(turn: Turn, event: Release) -> None:
     turn.note("Released", f"released by {event.actor}", actor=event.actor, job=job.id)
     turn.replan()
     turn.out.replies.append(Reply(event.request, job.id))
-
-
-def set_priority(turn: Turn, event: SetPriority) -> None:
-    wanted = {"priority": event.priority}
-    change(turn, Change(request=event.request, job=event.job, actor=event.actor, changes=wanted))
 
 
 def _find(turn: Turn, event: Cancel | Hold | Release) -> Job | None:

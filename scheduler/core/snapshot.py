@@ -9,7 +9,6 @@ from scheduler.core.entities import (
     AttemptKind,
     AttemptState,
     Generation,
-    GenerationState,
     Job,
     Lease,
     LeaseState,
@@ -140,11 +139,7 @@ def _leases(looker: Looker, attempt: Attempt | None, generation: Generation | No
 
 def _changes(state: State, history: list[Attempt]) -> int:
     """How often the job's shape has changed: by new attempts, and by generations within one."""
-    ran = (GenerationState.ACTIVE, GenerationState.CLOSED)
-    shapes = [
-        max(1, sum(one.state in ran for one in state.generations_of(attempt.job, attempt.number)))
-        for attempt in history
-    ]
+    shapes = [max(1, sum(one.ran for one in state.generations_of(attempt.job, attempt.number))) for attempt in history]
     return max(0, sum(shapes) - 1)
 
 

@@ -4,6 +4,7 @@ Entities are frozen; `put` replaces one and remembers it for the commit. Contain
 iterates over a set, so that the same events give the same effects.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -82,6 +83,12 @@ class Change:
     start: Start
     nonce: str
     since_us: int
+
+
+def newest_shape(generations: Sequence[Generation]) -> Generation | None:
+    """Of one attempt's, oldest first: the one that runs or ran last; the first of an attempt that starts."""
+    ran = [generation for generation in generations if generation.ran]
+    return ran[-1] if ran else next(iter(generations), None)
 
 
 @dataclass(slots=True)
@@ -238,9 +245,7 @@ class State:
 
     def generation_of(self, job: int, attempt: int) -> Generation | None:
         """The one that runs; of an attempt that starts its first, of one that has ended the last that ran."""
-        found = self.generations_of(job, attempt)
-        ran = [one for one in found if one.state in (GenerationState.ACTIVE, GenerationState.CLOSED)]
-        return ran[-1] if ran else next(iter(found), None)
+        return newest_shape(self.generations_of(job, attempt))
 
     def proposed(self, job: int, attempt: int) -> Generation | None:
         """The next generation of an attempt that runs, while its change is under way."""
@@ -267,6 +272,11 @@ class State:
             return Role.PRESENT
         proposed = self.proposed(member.job, member.attempt)
         return Role.NEWCOMER if proposed is not None and member.number in proposed.ranks else Role.PAST
+
+    def awaits_device(self, member: Member) -> bool:
+        """A newcomer whose generation still lacks a device: it shall not start yet."""
+        proposed = self.proposed(member.job, member.attempt)
+        return proposed is not None and self.role(member) is Role.NEWCOMER and not self.gathered(proposed)
 
     def present_members(self, job: int, attempt: int) -> list[Member]:
         """Of the generation that runs, in the order of their ranks."""

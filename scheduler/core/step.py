@@ -16,7 +16,6 @@ from scheduler.core.events import (
     Order,
     Planned,
     Release,
-    SetPriority,
     Submit,
     Tick,
     Write,
@@ -38,8 +37,6 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             requests.hold(turn, event)
         case Release():
             requests.release(turn, event)
-        case SetPriority():
-            requests.set_priority(turn, event)
         case Order():
             orders.order(turn, event)
         case Change():

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.entities import Attempt, Generation, GenerationState, Job, Member
-from scheduler.core.state import State
+from scheduler.core.entities import Attempt, Generation, Job, Member
+from scheduler.core.state import State, newest_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,7 @@ class Story:
 
     def shape_of(self, attempt: int) -> Generation | None:
         """The generation that runs, or the last that ran; of an attempt that starts its first."""
-        own = [one for one in self.generations if one.attempt == attempt]
-        ran = [one for one in own if one.state in (GenerationState.ACTIVE, GenerationState.CLOSED)]
-        return ran[-1] if ran else next(iter(own), None)
+        return newest_shape([one for one in self.generations if one.attempt == attempt])
 
 
 def story_of(state: State, job: Job) -> Story:

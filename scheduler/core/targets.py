@@ -1,14 +1,6 @@
 """What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
 
-from scheduler.core.entities import (
-    Attempt,
-    AttemptKind,
-    AttemptState,
-    Generation,
-    GenerationState,
-    Job,
-    Member,
-)
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Generation, Job, Member
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import Role, State
 from scheduler.protocol.messages import Run, Stop, Target
@@ -33,15 +25,9 @@ def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target,
 def _wanted(state: State, member: Member, settings: CoreSettings) -> Target | None:
     """None while its gang still gathers."""
     attempt = state.attempts[member.job, member.attempt]
-    if attempt.state is AttemptState.GATHERING or _waits(state, member):
+    if attempt.state is AttemptState.GATHERING or state.awaits_device(member):
         return None
     return _target(state, member, attempt, settings)
-
-
-def _waits(state: State, member: Member) -> bool:
-    """A newcomer whose generation still lacks a device."""
-    proposed = state.proposed(member.job, member.attempt)
-    return proposed is not None and state.role(member) is Role.NEWCOMER and not state.gathered(proposed)
 
 
 def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettings) -> Target:
@@ -72,9 +58,8 @@ def _was_dropped(state: State, member: Member) -> bool:
     """It came for a generation that was dropped. Who was in one that ran leaves by itself."""
     if state.role(member) is not Role.PAST:
         return False
-    ran = (GenerationState.ACTIVE, GenerationState.CLOSED)
-    mine = [one for one in state.generations_of(member.job, member.attempt) if member.number in one.ranks]
-    return not any(one.state in ran for one in mine)
+    generations = state.generations_of(member.job, member.attempt)
+    return not any(one.ran for one in generations if member.number in one.ranks)
 
 
 def pilot_of(attempt: Attempt, generation: Generation) -> int:

@@ -31,6 +31,7 @@ from scheduler.core.entities import (
 )
 from scheduler.core.events import (
     Cancel,
+    Change,
     CoreEvent,
     Hold,
     NodeHeard,
@@ -38,7 +39,6 @@ from scheduler.core.events import (
     NodeReports,
     Planned,
     Release,
-    SetPriority,
     Submit,
     Tick,
 )
@@ -168,7 +168,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     @rule(job=jobs, priority=st.integers(0, 100))
     def set_priority(self, job: int, priority: int) -> None:
-        self._ask(lambda n: SetPriority(request=n, job=job, priority=priority, actor="admin"))
+        self._ask(lambda n: Change(request=n, job=job, actor="admin", changes={"priority": priority}))
 
     @rule(job=jobs)
     def hold(self, job: int) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from small_cluster import SmallCluster
 
 from scheduler.core.errors import JctError
+from scheduler.core.events import Change
 from scheduler.core.state import State
 from scheduler.protocol.spec import JobSpec
 
@@ -24,12 +25,16 @@ ACTS = st.one_of(
 )
 
 
+async def _set_priority(cluster: SmallCluster, job: int, priority: int) -> None:
+    await cluster.ask(lambda number: Change(request=number, job=job, actor="u", changes={"priority": priority}))
+
+
 async def act(cluster: SmallCluster, name: str, *values: float) -> None:
     match name:
         case "submit":
             spec = msgspec.structs.replace(SPEC, max_devices=values[0])
             await cluster.submit(spec, "k", "u", f"key-{cluster.state.counters.job}")
-            await cluster.set_priority(cluster.state.counters.job - 1, values[1], "u")
+            await _set_priority(cluster, cluster.state.counters.job - 1, values[1])
         case "cancel":
             await cluster.cancel(values[0], "u", "")
         case "hold":
@@ -37,7 +42,7 @@ async def act(cluster: SmallCluster, name: str, *values: float) -> None:
         case "release":
             await cluster.release(values[0], "u")
         case "priority":
-            await cluster.set_priority(values[0], values[1], "u")
+            await _set_priority(cluster, values[0], values[1])
         case "advance":
             cluster.advance(values[0])
 
