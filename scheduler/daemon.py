@@ -30,6 +30,8 @@ from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
+from scheduler.forecast.forecaster import Forecaster
+from scheduler.forecast.process import ForecastProcess
 from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
@@ -55,9 +57,11 @@ class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics,
+        forecasts: Forecaster,
     ) -> None:
         self.ring = ring
+        self.forecasts = forecasts
         self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
@@ -191,14 +195,16 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     secrets_of = partial(_secrets_of, state, vault)
     fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
     ring, metrics = EventRing(), Metrics(state, VERSION, driver.settings.half_life_s)
-    driver.after_commit = partial(_after_commit, fleet, ring, metrics)
+    forecasts = Forecaster(state, ForecastProcess(), settings.policy, driver.now_us, driver.post)
+    driver.after_commit = partial(_after_commit, fleet, ring, metrics, forecasts)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
+    daemon = Daemon(driver, fleet, repository, ring, metrics, forecasts)
+    app = create_app(daemon, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
-    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), forecasts.run()]
     if settings.mqtt_url is not None:
         work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
@@ -248,10 +254,13 @@ def _shows_in_targets(row: Entity) -> bool:
     return isinstance(row, Attempt | Generation | Member) or (isinstance(row, Job) and row.state is JobState.ACTIVE)
 
 
-def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
+def _after_commit(
+    fleet: Fleet, ring: EventRing, metrics: Metrics, forecasts: Forecaster, effects: Effects
+) -> None:
     fleet.after_commit(effects.refusals, any(map(_shows_in_targets, effects.rows)))
     metrics.take(effects.events)
     ring.add(effects.events)
+    forecasts.after_commit(effects.rows)
 
 
 def _clock(state: State) -> "partial[int]":

@@ -34,9 +34,9 @@ class Pace(msgspec.Struct, frozen=True):
     passes: after so many a future is broken off, and what has not ended by then has no end in it.
     """
 
-    round_s: float = 10.0
-    periodic_s: float = 300.0
-    coarse: float = 0.01
+    round_s: float = 1.0
+    periodic_s: float = 60.0
+    coarse: float = 0.02
     calm: float = 0.1
     passes: int = 400
 
@@ -151,7 +151,7 @@ class Ahead:
             job=job.id, until_us=self.now, start_us=first.starting_us if first is not None else None,
             end_us=job.ended_us, completed=job.result is Result.COMPLETED,
             queueing_s=cut.queueing_us / 1e6, startup_s=cut.startup_us / 1e6, training_s=cut.training_us / 1e6,
-            cleanup_s=cut.cleanup_us / 1e6,
+            preemptions_s=cut.preemptions_us / 1e6, cleanup_s=cut.cleanup_us / 1e6,
             preemptions=sum(a.cause is EndCause.PREEMPTED and (a.ended_us or 0) >= self.begun_us for a in attempts),
             nodes=dict(Counter(member.node for member in members)), plan=plan.shape if plan is not None else "",
             guessed=job.id in self.world.guessed,

@@ -43,6 +43,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """A job's as of made_us. start: None where it has started, or unknown. end: None where unknown.
 
     Parts in seconds, of the whole life, means over the futures. nodes, plan: what it gets first in most futures.
+    guessed: its work or its speed is not known.
     """
 
     job: int
@@ -58,6 +59,7 @@ class Outlook(msgspec.Struct, frozen=True):
     preemptions: float
     nodes: dict[str, int]
     plan: str
+    guessed: bool
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -96,7 +98,7 @@ def _outlook(job: int, fates: list[Fate], now_us: int, scores: Scores) -> Outloo
     places = Counter((tuple(fate.nodes.items()), fate.plan) for fate in fates if fate.start_us is not None)
     (nodes, plan), _ = places.most_common(1)[0] if places else (((), ""), 0)
     return Outlook(
-        job=job, made_us=now_us, futures=len(fates), nodes=dict(nodes), plan=plan,
+        job=job, made_us=now_us, futures=len(fates), nodes=dict(nodes), plan=plan, guessed=guessed,
         start=_range(fates, starts, now_us, scores) if waits else None,
         end=None if guessed else _range(fates, [fate.end_us for fate in fates], now_us, scores),
         queueing_s=fmean(fate.queueing_s for fate in fates), startup_s=fmean(fate.startup_s for fate in fates),
