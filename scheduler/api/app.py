@@ -8,11 +8,13 @@ from scheduler.api import (
     accounting,
     events,
     foresight,
+    hypotheses,
     inventory,
     jobs,
     logs,
     orders,
     problems,
+    rehearsal,
     tenants,
     tokens,
     upkeep,
@@ -27,7 +29,7 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router, foresight.router, whys.router,
+    tokens.router, accounting.router, foresight.router, whys.router, hypotheses.router,
 )
 
 
@@ -45,6 +47,7 @@ def create_app(
     app.state.audit = audit
     app.state.vault = vault
     problems.install(app)
+    rehearsal.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(RateLimit)
     app.add_middleware(RequestId)

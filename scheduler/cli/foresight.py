@@ -1,11 +1,13 @@
-"""`jct eta` and `jct why`: what will become of a job, and what keeps it."""
+"""`jct eta`, `jct why` and `jct plan --at-cluster`: what will become of a job, and what keeps it."""
 
+from pathlib import Path
 from typing import Any
 
 from scheduler.cli.client import Client
 from scheduler.cli.options import Id, Json
-from scheduler.cli.output import age_s, local_time, print_facts, print_json
+from scheduler.cli.output import age_s, local_time, print_facts, print_json, utc_now
 from scheduler.cli.table import short_duration
+from scheduler.core.errors import Code, JctError
 from scheduler.durations import format_duration
 
 Facts = list[tuple[str, str]]
@@ -31,6 +33,34 @@ def why(id: Id, json: Json = False) -> None:
         print_json(why=found)
         return
     print_facts(why_facts(found))
+
+
+def plan_at_cluster(jobfile: Path | None, json: bool) -> None:
+    """When the job would start and end if it were submitted now. Raises JctError."""
+    from scheduler.cli.submit import read_document, spec_key_of
+
+    if jobfile is None:
+        raise JctError(Code.BAD_SPEC, "--at-cluster needs a job file", hint="jct plan job.yaml --at-cluster")
+    document = read_document(str(jobfile))
+    seen = Client.from_config().call("POST", "plan", body={"job": document, **spec_key_of(document)}).json()
+    if json:
+        print_json(plan=seen)
+        return
+    print_facts(plan_facts(seen, utc_now()))
+
+
+def plan_facts(seen: dict[str, Any], now: str) -> Facts:
+    """Titles and values."""
+    places = ", ".join(f"{count} on {node}" for node, count in seen["nodes"].items())
+    lines = [
+        ("Start", _range(seen["start"], now) if seen["start"] else "unknown: it starts in none of most futures"),
+        ("On", f"{sum(seen['nodes'].values())} GPUs: {places}" if places else ""),
+        ("Pipeline", f"{seen['plan']} (stages × micro-batches)" if seen["plan"] else ""),
+        ("End", _range(seen["end"], now) if seen["end"] else f"unknown: {seen['unknown']}"),
+        ("Foreseen", parts(seen["parts"]) if seen["end"] else ""),
+        ("Confidence", f"{seen['confidence']:.0%}, from {seen['futures']} futures run ahead; nothing was submitted"),
+    ]
+    return [(title, value) for title, value in lines if value]
 
 
 def eta_facts(seen: dict[str, Any]) -> Facts:

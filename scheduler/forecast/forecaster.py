@@ -114,12 +114,12 @@ class Forecaster:
                 break
         return self.outlooks.get(job)
 
-    async def submitted(self, event: CoreEvent) -> tuple[int, Outlook]:
-        """What would become of a job that is submitted now, and its id there. Raises JctError."""
+    async def submitted(self, event: CoreEvent) -> Outlook:
+        """What would become of a job that is submitted now. Raises JctError."""
         job, data = self._state.counters.job, self._fork()
         imagined = await asyncio.to_thread(imagine, data, [event])
         [futures] = await self._ask(World(imagined, self.policy))
-        return job, look(futures, self._now_us(), Scores.of(truth.scores(self._state)))[job]
+        return look(futures, self._now_us(), Scores.of(truth.scores(self._state)))[job]
 
     async def compare(self, events: Sequence[CoreEvent], policy: str | None = None) -> Comparison:
         """The world as it goes on by itself, beside the one with these events and this policy. Raises JctError."""
