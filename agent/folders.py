@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler.protocol.messages import Chunk, Phase, Report
+from scheduler.protocol.messages import Phase, Report
 from scheduler.protocol.spec import AttemptSpec
 
 _T = TypeVar("_T")
@@ -48,16 +48,24 @@ class Folders:
 
     def open_log(self, attempt: Attempt, member: int) -> int:
         """A descriptor that only appends; its existence also says that the member was once spawned."""
-        path = self.path(attempt) / f"member-{member}.log"
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self.log(attempt, member), flags, 0o600)
+
+    def log(self, attempt: Attempt, member: int) -> Path:
+        return self.path(attempt) / f"member-{member}.log"
+
+    def open_attempts(self) -> Iterator[Attempt]:
+        """Those whose end the database does not know yet."""
+        for folder in sorted(self.root.iterdir()):
+            job, _, number = folder.name.partition(".")
+            if job.isdigit() and number.isdigit() and not (folder / "done").exists():
+                yield int(job), int(number)
 
     def unfinished(self, fake: bool) -> Iterator[Attempt]:
         """Attempts, fake or real ones, that this agent may still have to speak about."""
-        for folder in sorted(self.root.iterdir()):
-            job, _, number = folder.name.partition(".")
-            ours = job.isdigit() and number.isdigit() and not (folder / "done").exists()
-            if ours and any(folder.glob("fake-*.json")) is fake:
-                yield int(job), int(number)
+        for attempt in self.open_attempts():
+            if any(self.path(attempt).glob("fake-*.json")) is fake:
+                yield attempt
 
     def members(self, attempt: Attempt) -> list[int]:
         logs = self.path(attempt).glob("member-*.log")
@@ -81,19 +89,6 @@ class Folders:
         old = sorted(self.root.glob("*/done"), key=lambda mark: mark.stat().st_mtime)[:-KEPT]
         for mark in old:
             shutil.rmtree(mark.parent, ignore_errors=True)
-
-    def read_log(self, request: int, attempt: Attempt, member: int, offset: int, limit: int) -> Chunk:
-        """Bytes of a log as they were written; a negative offset counts from the end."""
-        path = self.path(attempt) / f"member-{member}.log"
-        try:
-            with path.open("rb") as log:
-                size = log.seek(0, os.SEEK_END)
-                start = max(0, size + offset) if offset < 0 else min(offset, size)
-                log.seek(start)
-                return Chunk(request=request, offset=start, data=log.read(limit), size=size)
-        except OSError as error:
-            missing = f"the log is not on this node: {error.strerror}"
-            return Chunk(request=request, offset=0, data=b"", size=0, missing=missing)
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -21,6 +21,7 @@ from agent.folders import Folders
 from agent.gangs import Gangs
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
+from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
@@ -30,15 +31,15 @@ EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
 
 class Agent(NodeMind):
-    """The node's mind with its folder of logs and its line to the daemon."""
+    """The node's mind with its logs and its line to the daemon."""
 
-    def __init__(self, identity: Hello, gangs: Gangs, folders: Folders, endpoint: str, keys: Keys | None) -> None:
+    def __init__(self, identity: Hello, gangs: Gangs, logs: Logs, endpoint: str, keys: Keys | None) -> None:
         self.link = Link(endpoint, keys, identity.session, self)
-        self._folders = folders
+        self.logs = logs
         super().__init__(identity, gangs, self.link.news)
 
     def read(self, ask: Read) -> Chunk:
-        return self._folders.read_log(ask.request, (ask.job, ask.attempt), ask.member, ask.offset, ask.limit)
+        return self.logs.read(ask)
 
 
 def main() -> None:
@@ -90,6 +91,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
+    parser.add_argument(
+        "--log-cap", type=int, default=CAP_BYTES, metavar="BYTES", help="of a process's log; older bytes are given back"
+    )
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -109,7 +113,7 @@ async def _run(options: argparse.Namespace) -> None:
         gangs = MixedGangs(
             FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
         )
-        agent = Agent(identity, gangs, folders, options.connect, _keys(options))
+        agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
         await _until_told(agent, gangs)
 
 
@@ -152,6 +156,7 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
 async def _until_told(agent: Agent, gangs: Gangs) -> None:
     """SIGTERM and SIGINT end the agent; its workers go on."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
+    keeper = asyncio.create_task(agent.logs.keep())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:
@@ -159,6 +164,7 @@ async def _until_told(agent: Agent, gangs: Gangs) -> None:
     except asyncio.CancelledError:
         pass
     finally:
+        keeper.cancel()
         await gangs.close()
 
 

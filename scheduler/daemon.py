@@ -102,14 +102,16 @@ class Daemon:
     async def release(self, job: int, actor: str) -> None:
         await self._driver.ask(lambda number: Release(request=number, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         found = self.state.members.get((job, attempt, member))
         if found is None and (story := await self.story(job)) is not None:
             members = (m for m in story.members if (m.attempt, m.number) == (attempt, member))
             found = next(members, None)
         if found is None:
             raise JctError(Code.NOT_FOUND, f"job {job} has no member {member} in attempt {attempt}")
-        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit)
+        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit, since_s)
 
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         return await asyncio.to_thread(self._history.events, job, after, limit)

@@ -157,13 +157,17 @@ class Fleet:
         )
         self._sender.send(session.route, message)
 
-    async def read_log(self, node: str, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, node: str, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away or does not answer."""
         session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
         request = next(self._numbers)
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
         self._reads[request] = future
-        ask = Read(request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit)
+        ask = Read(
+            request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit, since_s=since_s
+        )
         try:
             if session is None or not self._sender.send(session.route, ask):
                 raise TimeoutError
