@@ -10,14 +10,13 @@ import contextlib
 import ctypes
 import errno
 import os
-import stat
 import struct
 import time
 from pathlib import Path
 
 import structlog
 
-from agent.folders import Attempt, Folders
+from agent.folders import Attempt, Folders, open_plainly
 from scheduler.protocol.messages import Chunk, Read
 
 log = structlog.get_logger()
@@ -101,20 +100,6 @@ class Logs:
                 number = ctypes.get_errno()
                 self._unpunchable = number in (errno.EOPNOTSUPP, errno.ENOSYS)
                 log.warning("logs cannot be cut on this file system", path=str(path), error=os.strerror(number))
-
-
-@contextlib.contextmanager
-def open_plainly(path: Path, flags: int = os.O_RDONLY):  # type: ignore[no-untyped-def]
-    """A descriptor of a regular file with one name. The folder may be a job's own, which could lay a link to a
-    stranger's file there. Raises OSError."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise PermissionError(errno.EPERM, "it is no plain file of its own")
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _first_data(descriptor: int, start: int, size: int) -> int:

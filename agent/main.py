@@ -15,6 +15,7 @@ from typing import TextIO, cast
 import structlog
 import zmq
 
+from agent.accounts import BadAccounts, choose_accounts
 from agent.devices import BadDevices, offer_devices
 from agent.fake import FakeGangs
 from agent.folders import Folders
@@ -51,7 +52,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except BadDevices as error:
+    except (BadDevices, BadAccounts) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -91,6 +92,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
+    parser.add_argument("--accounts", type=Path, metavar="FILE", help="Unix accounts that jobs of users and teams get")
+    parser.add_argument("--run-as-root", action="store_true", help="an agent of root runs jobs as root, too")
     parser.add_argument(
         "--log-cap", type=int, default=CAP_BYTES, metavar="BYTES", help="of a process's log; older bytes are given back"
     )
@@ -100,6 +103,7 @@ def _options() -> argparse.ArgumentParser:
 
 async def _run(options: argparse.Namespace) -> None:
     state: Path = options.state
+    accounts = choose_accounts(options.accounts, options.run_as_root)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(state):
         machine = machine_id(state)
@@ -108,11 +112,10 @@ async def _run(options: argparse.Namespace) -> None:
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices,
         )
-        folders = Folders(state)
+        folders = Folders(state, shared=accounts.lends)
         kinds = {device.id: device.kind for device in devices}
-        gangs = MixedGangs(
-            FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
-        )
+        shims = Shims(folders, options.address, accounts)
+        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: kinds[id].startswith("fake"))
         agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
         await _until_told(agent, gangs)
 

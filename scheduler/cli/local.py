@@ -1,6 +1,7 @@
 """A cluster on this machine: a daemon and agents as separate processes. `jct up`, `jct demo` and tests start it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -68,7 +69,7 @@ class LocalCluster:
         assert self.daemon is not None
         return facts if facts.get("pid") == self.daemon.pid else None
 
-    def start_agent(self, node: str, devices: str | None = None) -> None:
+    def start_agent(self, node: str, devices: str | None = None, accounts: Path | None = None) -> None:
         """Lets the node's key in and starts its agent; it registers on its own."""
         from scheduler.transport.keys import allow_agent
 
@@ -76,6 +77,10 @@ class LocalCluster:
         allow_agent(self.daemon_folder, folder, node)
         command = ["agent.main", "--connect", str(self.facts["agents"]), "--state", str(folder), "--node", node]
         command += ["--server-key", str(self.daemon_folder / "daemon.key")]
+        if accounts is not None:
+            command += ["--accounts", str(accounts)]
+        elif os.geteuid() == 0:
+            command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]
         self.agents[node] = _start(command, folder / "agent.log")

@@ -69,7 +69,7 @@ def pilot_of(attempt: Attempt, generation: Generation) -> int:
 
 def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
     return AttemptSpec(
-        kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
+        kind=attempt.kind, job=job.spec, user=job.user, nonce=attempt.nonce, saved_step=attempt.saved_step,
         spec_key=job.spec_key, fingerprint=job.fingerprint,
         places=_places(state, attempt),
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,

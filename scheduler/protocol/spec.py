@@ -84,14 +84,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.
 
-    kind: train, probe or command. places: node and device of each member. nonce: random, in the environment of every
-    process of the attempt, so that strays are found. saved_step: of the newest checkpoint the daemon knows of; the
-    checkpoint store itself has the last word. hold_at: steps before which the pilot waits for the next generation to be
-    proposed; for scripted changes only.
+    kind: train, probe or command. user: whose job it is. places: node and device of each member. nonce: random, in
+    the environment of every process of the attempt, so that strays are found. saved_step: of the newest checkpoint
+    the daemon knows of; the checkpoint store itself has the last word. hold_at: steps before which the pilot waits
+    for the next generation to be proposed; for scripted changes only.
     """
 
     kind: str
     job: JobSpec
+    user: str = ""
     nonce: str
     saved_step: int | None = None
     spec_key: str = ""
