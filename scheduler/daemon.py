@@ -23,7 +23,7 @@ from policies import registry
 from scheduler.api.app import create_app
 from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
-from scheduler.core.entities import Attempt, Entity, Event, Generation, Job, JobState, Member
+from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Request, Submit
 from scheduler.core.settings import CoreSettings
@@ -245,13 +245,8 @@ def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     return vault.open(secret.sealed)
 
 
-def _shows_in_targets(row: Entity) -> bool:
-    """A job that only waits is on no node."""
-    return isinstance(row, Attempt | Generation | Member) or (isinstance(row, Job) and row.state is JobState.ACTIVE)
-
-
 def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
-    fleet.after_commit(effects.refusals, any(map(_shows_in_targets, effects.rows)))
+    fleet.after_commit(effects.refusals, effects.rows)
     metrics.take(effects.events)
     ring.add(effects.events)
 

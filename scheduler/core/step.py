@@ -85,6 +85,6 @@ def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
             del state.attempts[key]
             for generation in state.generations_of(*key):
                 del state.generations[(*key, generation.number)]
-        del state.jobs[job_id]
+        state.known.pop(state.jobs.pop(job_id).spec_key, None)
         for book in (state.start_at_us, state.changed_us, state.stops_to_change):
             book.pop(job_id, None)

@@ -2,15 +2,16 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from scheduler.core.entities import Entity
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import CoreEvent, NodeHeard, NodeHello, NodeReports
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
-from scheduler.core.targets import all_targets, targets_of
+from scheduler.core.targets import nodes_touched, targets_by_node
 from scheduler.protocol.messages import (
     Beat,
     BeatAck,
@@ -121,12 +122,14 @@ class Fleet:
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 
-    def after_commit(self, refusals: list[tuple[str, str, str]], changed: bool = True) -> None:
+    def after_commit(self, refusals: list[tuple[str, str, str]], rows: Iterable[Entity]) -> None:
         """Welcome or refuse the newly come, and send Targets to every node whose Targets have changed.
 
-        changed: whether anything was committed that Targets are made of.
+        rows: what was committed.
         """
-        everybody = all_targets(self._state, self._settings) if changed else None
+        touched = dict.fromkeys(nodes_touched(self._state, rows))
+        unsent = [one.node for one in self._sessions.values() if one.targets is None]
+        wanted = targets_by_node(self._state, {**touched, **dict.fromkeys(unsent)}, self._settings)
         for key, session_id, why in refusals:
             if (refused := self._sessions.pop((key, session_id), None)) is not None:
                 self._sender.send(refused.route, Refused(session=session_id, why=why))
@@ -138,12 +141,7 @@ class Fleet:
             if not session.welcomed:
                 session.welcomed = True
                 self._sender.send(session.route, Welcome(epoch=self._state.epoch, session=session.session))
-            if everybody is None and session.targets is not None:
-                continue
-            if everybody is None:
-                targets = targets_of(self._state, session.node, self._settings)
-            else:
-                targets = everybody.get(session.node, ())
+            targets = wanted.get(session.node, session.targets)
             if targets != session.targets:
                 session.targets = targets
                 session.version += 1
