@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import secrets
 import signal
@@ -19,6 +20,8 @@ from agent.devices import BadDevices, offer_devices
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
+from agent.health import HealthWatch
+from agent.health_check import BadHealthCheck, HealthCheck
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
 from agent.mixed import MixedGangs
@@ -50,7 +53,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except BadDevices as error:
+    except (BadDevices, BadHealthCheck) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -90,8 +93,20 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
+    parser.add_argument("--health-check", type=Path, metavar="PROGRAM",
+                        help="exits 0 where the node is well, else says on its first line why it should be drained")
+    parser.add_argument("--health-every", type=_seconds, default=60.0, metavar="SECONDS", help="default 60")
+    parser.add_argument("--health-timeout", type=_seconds, default=20.0, metavar="SECONDS",
+                        help="how long the program may take, default 20")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -100,6 +115,7 @@ async def _run(options: argparse.Namespace) -> None:
     with _only_one(state):
         machine = machine_id(state)
         devices = offer_devices(options.devices, options.node, machine)
+        check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices,
@@ -110,7 +126,15 @@ async def _run(options: argparse.Namespace) -> None:
             FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
         )
         agent = Agent(identity, gangs, folders, options.connect, _keys(options))
-        await _until_told(agent, gangs)
+        gpus = [device for device in devices if not device.id.startswith(("cpu-", "fake-"))]
+        await _until_told(agent, gangs, HealthWatch(state, gpus, check, options.health_every, agent.take_health))
+
+
+def _health_check(options: argparse.Namespace) -> HealthCheck | None:
+    """Raises BadHealthCheck."""
+    if options.health_check is None:
+        return None
+    return HealthCheck(options.health_check, options.health_timeout, options.node, options.state)
 
 
 @contextlib.contextmanager
@@ -149,9 +173,10 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
     return public, secret
 
 
-async def _until_told(agent: Agent, gangs: Gangs) -> None:
+async def _until_told(agent: Agent, gangs: Gangs, watch: HealthWatch) -> None:
     """SIGTERM and SIGINT end the agent; its workers go on."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
+    watching = asyncio.create_task(watch.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:
@@ -159,7 +184,8 @@ async def _until_told(agent: Agent, gangs: Gangs) -> None:
     except asyncio.CancelledError:
         pass
     finally:
-        await gangs.close()
+        watching.cancel()
+        await asyncio.gather(watching, gangs.close(), return_exceptions=True)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,8 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
+    parser.add_argument("--auto-drain-share", type=float, metavar="PART",
+                        help="part of the nodes that their own health checks may drain at once (default 0.2)")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     if url := given.pop("database_url", None):
         given["JCT_DATABASE_URL"] = url
@@ -182,8 +184,8 @@ def _settings() -> DaemonSettings:
 
 
 async def _serve(settings: DaemonSettings, repository: Repository) -> None:
-    state = repository.load()
-    driver = Driver(state, repository, PassProcess(settings.policy), CoreSettings(), _clock(state))
+    state, core = repository.load(), CoreSettings(auto_drain_share=settings.auto_drain_share)
+    driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)

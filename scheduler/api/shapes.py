@@ -153,6 +153,14 @@ class JobView(JobSummary):
     attempts: list[AttemptView]
 
 
+class DrainView(TypedDict):
+    """Why no new work goes there. by: who said so; health-check, where the node's own checks did."""
+
+    reason: str
+    by: str
+    since: str | None
+
+
 class NodeView(TypedDict):
     id: str
     state: str
@@ -160,10 +168,12 @@ class NodeView(TypedDict):
     devices: int
     free: int
     last_seen_s: float | None
+    drain: DrainView | None
 
 
 class DeviceView(TypedDict):
-    """state: free, held, promised, quarantined, unhealthy or away. job: who has it, null where that is not yours."""
+    """state: free, held, promised, quarantined, unhealthy, drained or away. job: who has it, null where that is not
+    yours. drain: its own or its node's."""
 
     id: str
     node: str
@@ -174,6 +184,7 @@ class DeviceView(TypedDict):
     state: str
     reason: str
     job: int | None
+    drain: DrainView | None
 
 
 class EventView(TypedDict):

@@ -68,7 +68,7 @@ class LocalCluster:
         assert self.daemon is not None
         return facts if facts.get("pid") == self.daemon.pid else None
 
-    def start_agent(self, node: str, devices: str | None = None) -> None:
+    def start_agent(self, node: str, devices: str | None = None, *options: str) -> None:
         """Lets the node's key in and starts its agent; it registers on its own."""
         from scheduler.transport.keys import allow_agent
 
@@ -78,7 +78,7 @@ class LocalCluster:
         command += ["--server-key", str(self.daemon_folder / "daemon.key")]
         if devices is not None:
             command += ["--devices", devices]
-        self.agents[node] = _start(command, folder / "agent.log")
+        self.agents[node] = _start([*command, *options], folder / "agent.log")
 
     def check(self) -> None:
         """Raises JctError when a process has ended by itself."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from policies.model.decision import Decisions
 from scheduler.core.records import Record
-from scheduler.protocol.messages import Hello, Report
+from scheduler.protocol.messages import Health, Hello, Report
 from scheduler.protocol.spec import JobSpec
 
 
@@ -117,10 +117,12 @@ class NodeReports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHeard:
-    """Any sign of life of a node's present session."""
+    """Any sign of life of a node's present session. health: what its checks say, in which the highest beat counts."""
 
     node: str
     session: str
+    beat: int = 0
+    health: Health | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
