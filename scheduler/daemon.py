@@ -25,7 +25,7 @@ from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Attempt, Entity, Event, Generation, Job, JobState, Member
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, Request, Submit
+from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -39,10 +39,13 @@ from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
+from scheduler.transport.feed import Feed
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
 from scheduler.transport.mqtt import Broker, Publisher
 from scheduler.transport.router import Router
+from scheduler.transport.webhooks import Deliverer
 from scheduler.version import VERSION
 
 log = structlog.get_logger()
@@ -55,9 +58,11 @@ class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
-    ) -> None:
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics,
+        webhooks: Webhooks,
+    ) -> None:  # fmt: skip
         self.ring = ring
+        self.webhooks = webhooks
         self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
@@ -197,12 +202,16 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
+    webhooks, feed = Webhooks(repository, vault), Feed(state, ring, repository.history)
+    deliverer = Deliverer(webhooks, feed, driver.post, driver.now_us)
+    cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks)
+    app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
-    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
+    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run()]
     if settings.mqtt_url is not None:
-        work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
+        work.append(_publisher(settings.mqtt_url, feed, repository).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
@@ -218,17 +227,9 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         log.info("stopped", note="workers go on; they are found again after the next start")
 
 
-def _publisher(url: str, state: State, ring: EventRing, repository: Repository) -> Publisher:
-    history = repository.history
-
-    async def events(after: int, limit: int) -> list[Event]:
-        return await asyncio.to_thread(history.events, None, after, limit)
-
-    async def story(job: int) -> Story | None:
-        return await asyncio.to_thread(history.story, job)
-
-    save = partial(repository.remember, "mqtt")
-    return Publisher(Broker.parse(url), state, ring, events, story, partial(repository.remembered, "mqtt"), save)
+def _publisher(url: str, feed: Feed, repository: Repository) -> Publisher:
+    load, save = partial(repository.remembered, "mqtt"), partial(repository.remember, "mqtt")
+    return Publisher(Broker.parse(url), feed, load, save)
 
 
 def _stop(server: "_Server", ring: EventRing) -> None:

@@ -187,6 +187,27 @@ class DeviceView(TypedDict):
     drain: DrainView | None
 
 
+class WebhookView(TypedDict):
+    """secret: only in the answer that made it. behind: events that it has not dealt with. trouble: why the last
+    delivery failed, null where it did not or none was tried."""
+
+    id: int
+    name: str
+    url: str
+    team: str | None
+    events: list[str]
+    by: str
+    created: str | None
+    secret: str | None
+    behind: int
+    failing_since: str | None
+    trouble: str | None
+
+
+class WebhookList(TypedDict):
+    webhooks: list[WebhookView]
+
+
 class EventView(TypedDict):
     seq: int
     time: str | None
