@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import secrets
 import signal
@@ -20,6 +21,8 @@ from agent.devices import BadDevices, offer_devices
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
+from agent.health import HealthWatch
+from agent.health_check import BadHealthCheck, HealthCheck
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
 from agent.logs import CAP_BYTES, Logs
@@ -52,7 +55,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except (BadDevices, BadAccounts) as error:
+    except (BadDevices, BadAccounts, BadHealthCheck) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -97,8 +100,20 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-cap", type=int, default=CAP_BYTES, metavar="BYTES", help="of a process's log; older bytes are given back"
     )
+    parser.add_argument("--health-check", type=Path, metavar="PROGRAM",
+                        help="exits 0 where the node is well, else says on its first line why it should be drained")
+    parser.add_argument("--health-every", type=_seconds, default=60.0, metavar="SECONDS", help="default 60")
+    parser.add_argument("--health-timeout", type=_seconds, default=20.0, metavar="SECONDS",
+                        help="how long the program may take, default 20")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -108,6 +123,7 @@ async def _run(options: argparse.Namespace) -> None:
     with _only_one(state):
         machine = machine_id(state)
         devices = offer_devices(options.devices, options.node, machine)
+        check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices,
@@ -117,7 +133,15 @@ async def _run(options: argparse.Namespace) -> None:
         shims = Shims(folders, options.address, accounts)
         gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: kinds[id].startswith("fake"))
         agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
-        await _until_told(agent, gangs)
+        gpus = [device for device in devices if not device.id.startswith(("cpu-", "fake-"))]
+        await _until_told(agent, gangs, HealthWatch(state, gpus, check, options.health_every, agent.take_health))
+
+
+def _health_check(options: argparse.Namespace) -> HealthCheck | None:
+    """Raises BadHealthCheck."""
+    if options.health_check is None:
+        return None
+    return HealthCheck(options.health_check, options.health_timeout, options.node, options.state)
 
 
 @contextlib.contextmanager
@@ -156,10 +180,10 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
     return public, secret
 
 
-async def _until_told(agent: Agent, gangs: Gangs) -> None:
+async def _until_told(agent: Agent, gangs: Gangs, watch: HealthWatch) -> None:
     """SIGTERM and SIGINT end the agent; its workers go on."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
-    keeper = asyncio.create_task(agent.logs.keep())
+    beside = [asyncio.create_task(agent.logs.keep()), asyncio.create_task(watch.run())]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:
@@ -167,8 +191,9 @@ async def _until_told(agent: Agent, gangs: Gangs) -> None:
     except asyncio.CancelledError:
         pass
     finally:
-        keeper.cancel()
-        await gangs.close()
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, gangs.close(), return_exceptions=True)
 
 
 if __name__ == "__main__":

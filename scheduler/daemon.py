@@ -25,7 +25,7 @@ from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, Request, Submit
+from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -39,10 +39,13 @@ from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
+from scheduler.transport.feed import Feed
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
 from scheduler.transport.mqtt import Broker, Publisher
 from scheduler.transport.router import Router
+from scheduler.transport.webhooks import Deliverer
 from scheduler.version import VERSION
 
 log = structlog.get_logger()
@@ -55,9 +58,11 @@ class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
-    ) -> None:
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics,
+        webhooks: Webhooks,
+    ) -> None:  # fmt: skip
         self.ring = ring
+        self.webhooks = webhooks
         self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
@@ -177,6 +182,8 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
+    parser.add_argument("--auto-drain-share", type=float, metavar="PART",
+                        help="part of the nodes that their own health checks may drain at once (default 0.2)")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     if url := given.pop("database_url", None):
         given["JCT_DATABASE_URL"] = url
@@ -184,8 +191,8 @@ def _settings() -> DaemonSettings:
 
 
 async def _serve(settings: DaemonSettings, repository: Repository) -> None:
-    state = repository.load()
-    driver = Driver(state, repository, PassProcess(settings.policy), CoreSettings(), _clock(state))
+    state, core = repository.load(), CoreSettings(auto_drain_share=settings.auto_drain_share)
+    driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)
@@ -197,12 +204,16 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
+    webhooks, feed = Webhooks(repository, vault), Feed(state, ring, repository.history)
+    deliverer = Deliverer(webhooks, feed, driver.post, driver.now_us)
+    cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks)
+    app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
     _announce(settings, listener, router.endpoint, state.epoch)
-    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
+    driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
+    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run()]
     if settings.mqtt_url is not None:
-        work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
+        work.append(_publisher(settings.mqtt_url, feed, repository).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
@@ -218,17 +229,9 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         log.info("stopped", note="workers go on; they are found again after the next start")
 
 
-def _publisher(url: str, state: State, ring: EventRing, repository: Repository) -> Publisher:
-    history = repository.history
-
-    async def events(after: int, limit: int) -> list[Event]:
-        return await asyncio.to_thread(history.events, None, after, limit)
-
-    async def story(job: int) -> Story | None:
-        return await asyncio.to_thread(history.story, job)
-
-    save = partial(repository.remember, "mqtt")
-    return Publisher(Broker.parse(url), state, ring, events, story, partial(repository.remembered, "mqtt"), save)
+def _publisher(url: str, feed: Feed, repository: Repository) -> Publisher:
+    load, save = partial(repository.remembered, "mqtt"), partial(repository.remember, "mqtt")
+    return Publisher(Broker.parse(url), feed, load, save)
 
 
 def _stop(server: "_Server", ring: EventRing) -> None:

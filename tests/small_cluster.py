@@ -33,6 +33,7 @@ from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
 
 START_US = 1_800_000_000 * US
 
@@ -44,12 +45,14 @@ class SmallCluster:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.repository = Repository.open(f"sqlite:///{folder}/jctd.db")
         self.state: State = self.repository.load()
         self.tokens = Tokens(self.repository)
         self.audit = Audit(self.repository)
         self.vault = Vault.at(folder)
         self.ring = EventRing()
+        self.webhooks = Webhooks(self.repository, self.vault)
         self._metrics = Metrics(self.state, "0", 3600.0)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}

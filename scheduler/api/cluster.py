@@ -10,6 +10,7 @@ from scheduler.core.story import Story
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.ring import EventRing
+from scheduler.store.webhooks import Webhooks
 
 
 class Cluster(Protocol):
@@ -25,6 +26,9 @@ class Cluster(Protocol):
     @property
     def ring(self) -> EventRing:
         """The newest committed events."""
+
+    @property
+    def webhooks(self) -> Webhooks: ...
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""

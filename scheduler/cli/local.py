@@ -69,7 +69,11 @@ class LocalCluster:
         assert self.daemon is not None
         return facts if facts.get("pid") == self.daemon.pid else None
 
+<<<<<<< HEAD
     def start_agent(self, node: str, devices: str | None = None, accounts: Path | None = None) -> None:
+=======
+    def start_agent(self, node: str, devices: str | None = None, *options: str) -> None:
+>>>>>>> trust2
         """Lets the node's key in and starts its agent; it registers on its own."""
         from scheduler.transport.keys import allow_agent
 
@@ -83,7 +87,7 @@ class LocalCluster:
             command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]
-        self.agents[node] = _start(command, folder / "agent.log")
+        self.agents[node] = _start([*command, *options], folder / "agent.log")
 
     def check(self) -> None:
         """Raises JctError when a process has ended by itself."""

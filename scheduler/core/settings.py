@@ -1,4 +1,7 @@
-"""The clocks of LIFECYCLE, all settable. Durations in seconds."""
+"""The clocks of LIFECYCLE, all settable. Durations in seconds.
+
+auto_drain_share: of the nodes, at most this part (and always one) is drained at once by checks of the nodes themselves.
+"""
 
 from dataclasses import dataclass
 
@@ -22,6 +25,7 @@ class CoreSettings:
     replan_s: float = 10.0
     jobs_kept: int = 1000
     half_life_s: float = 7 * 86_400.0
+    auto_drain_share: float = 0.2
 
 
 US = 1_000_000

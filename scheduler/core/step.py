@@ -16,6 +16,7 @@ from scheduler.core.events import (
     Order,
     Planned,
     Release,
+    Remark,
     Submit,
     Tick,
     Write,
@@ -45,6 +46,8 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             edits.write(turn, event)
         case Erase():
             edits.erase(turn, event)
+        case Remark():
+            turn.note(event.kind, event.message, data=dict(event.data))
         case NodeHello():
             nodes.hello(turn, event)
         case NodeReports():

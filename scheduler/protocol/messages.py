@@ -210,11 +210,22 @@ class Reports(Message, frozen=True, kw_only=True):
     reports: tuple[Report, ...]
 
 
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's checks say of it now. node: why it should get no new work, empty where it is well. devices: of
+    those that were looked at, why each is unusable, empty where it is well."""
+
+    node: str = ""
+    devices: dict[str, str] = {}
+
+
 class Beat(Message, frozen=True, kw_only=True):
+    """health: None until the first check has been made."""
+
     session: str
     seq: int
     applied: int
     telemetry: dict[str, Any] | None = None
+    health: Health | None = None
 
 
 class BeatAck(Message, frozen=True, kw_only=True):

@@ -118,7 +118,7 @@ class Fleet:
         if session is None:
             return
         session.applied = beat.applied
-        self._post(NodeHeard(node=session.node, session=session.session))
+        self._post(NodeHeard(node=session.node, session=session.session, beat=beat.seq, health=beat.health))
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 

@@ -469,3 +469,21 @@ def test_ls_imports_nothing_heavy(cluster):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
     assert (found.returncode, found.stderr) == (0, b"")
+
+
+# --- webhooks -------------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_is_made_with_its_secret_on_stdout_listed_without_it_and_removed(jct, cluster, monkeypatch):
+    code, secret, said = jct("webhook", "add", "chat", "https://example.org/hook", "--events", "Ended,node")
+    assert (code, secret[:6], "webhook 1 posts to https://example.org/hook" in said) == (0, "whsec_", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, table, _ = jct("webhook")
+    assert secret.strip() not in table
+    assert table.splitlines()[1].split()[:4] == ["1", "chat", "all", "Ended,node"]
+    listed = json.loads(jct("webhook", "--json")[1])["webhooks"]
+    assert (listed[0]["url"], listed[0]["secret"], listed[0]["trouble"]) == ("https://example.org/hook", None, None)
+    assert jct("webhook", "add", "chat", "ftp://example.org")[0] == 2
+    assert jct("webhook", "rm", "1")[0] == 0
+    assert jct("webhook", "rm", "1")[0] == 3
+    assert jct("webhook", "rm")[0] == 2
