@@ -69,21 +69,15 @@ class LocalCluster:
         assert self.daemon is not None
         return facts if facts.get("pid") == self.daemon.pid else None
 
-<<<<<<< HEAD
-    def start_agent(self, node: str, devices: str | None = None, accounts: Path | None = None) -> None:
-=======
     def start_agent(self, node: str, devices: str | None = None, *options: str) -> None:
->>>>>>> trust2
-        """Lets the node's key in and starts its agent; it registers on its own."""
+        """Lets the node's key in and starts its agent; it registers on its own. options: more of the agent's own."""
         from scheduler.transport.keys import allow_agent
 
         folder = self.state / "agents" / node
         allow_agent(self.daemon_folder, folder, node)
         command = ["agent.main", "--connect", str(self.facts["agents"]), "--state", str(folder), "--node", node]
         command += ["--server-key", str(self.daemon_folder / "daemon.key")]
-        if accounts is not None:
-            command += ["--accounts", str(accounts)]
-        elif os.geteuid() == 0:
+        if os.geteuid() == 0 and "--accounts" not in options:
             command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]

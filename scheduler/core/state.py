@@ -110,12 +110,9 @@ class State:
     stopping jobs start as once they have stopped, with the nonce of that attempt; a restart of the daemon forgets it,
     and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
-<<<<<<< HEAD
     measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
-=======
     measured: menus by spec key, used instead of the planner's. health_beat: the session and number of the beat whose
     health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
->>>>>>> trust2
     """
 
     epoch: int
@@ -152,12 +149,9 @@ class State:
     changed_us: dict[int, int] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
-<<<<<<< HEAD
     known: dict[str, Probed] = field(default_factory=dict)
-=======
     health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
     undrained: dict[str, str] = field(default_factory=dict)
->>>>>>> trust2
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False

@@ -31,7 +31,7 @@ def cluster():
     accounts = folder / "accounts.toml"
     accounts.write_text('[teams]\ndefault = "nobody"\n')
     accounts.chmod(0o644)
-    cluster.start_agent("a", "cpu:2", accounts=accounts)
+    cluster.start_agent("a", "cpu:2", "--accounts", str(accounts))
     cluster.connect()
     cluster.eventually(lambda: cluster.nodes_up() == ["a"], "the agent registers")
     yield cluster
@@ -64,7 +64,7 @@ def test_it_is_found_again_and_stopped_by_a_new_agent(cluster):
     owners = {os.stat(f"/proc/{pid}").st_uid for pid in cluster.processes_of(id)}
     assert owners == {65534}, "shim and member alike"
     cluster.kill_agent("a")
-    cluster.start_agent("a", "cpu:2", accounts=cluster.state / "accounts.toml")
+    cluster.start_agent("a", "cpu:2", "--accounts", str(cluster.state / "accounts.toml"))
     cluster.eventually(lambda: cluster.nodes_up() == ["a"], "the agent is back")
     assert cluster.job(id)["attempt"] == 1
     cluster.client.act(id, "cancel")
