@@ -19,6 +19,8 @@ COMMANDS: dict[str, Entry] = {
     "run": ("run", "run", "Run any program as a job: jct run -- PROGRAM ..."),
     "ls": ("queue", "ls", "List jobs."),
     "show": ("show", "show", "Show all that is known of a job."),
+    "why": ("foresight", "why", "Tell why a job waits, and what would let it go on."),
+    "eta": ("foresight", "eta", "Tell when a job starts and ends, as a range."),
     "logs": ("logs", "logs", "Print a job's logs, byte for byte."),
     "events": ("story", "events", "Tell what happened, to a job or to the cluster."),
     "wait": ("wait", "wait", "Wait for jobs to end, and exit as they did."),

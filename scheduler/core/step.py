@@ -1,6 +1,6 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
+from scheduler.core import edits, estimates, nodes, orders, passes, reports, requests, timers
 from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
 from scheduler.core.entities import AttemptState, JobState
@@ -9,6 +9,7 @@ from scheduler.core.events import (
     Change,
     CoreEvent,
     Erase,
+    Estimated,
     Hold,
     NodeHeard,
     NodeHello,
@@ -56,6 +57,8 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             nodes.heard(turn, event)
         case Planned():
             passes.planned(turn, event)
+        case Estimated():
+            estimates.keep(turn, event)
         case Tick():
             timers.tick(turn)
             _forget_old_jobs(state, settings)
@@ -89,5 +92,7 @@ def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
             for generation in state.generations_of(*key):
                 del state.generations[(*key, generation.number)]
         state.known.pop(state.jobs.pop(job_id).spec_key, None)
+        for estimate_key in [key for key in state.estimates if key[0] == job_id]:
+            del state.estimates[estimate_key]
         for book in (state.start_at_us, state.changed_us, state.stops_to_change):
             book.pop(job_id, None)
