@@ -110,6 +110,13 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """The database has no longer these jobs, which had ended long ago."""
+
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHello:
     """An authenticated agent began a session."""
 
@@ -151,5 +158,5 @@ class Tick:
 
 
 Request = Submit | Cancel | Hold | Release | Order | Change | Write | Erase
-CoreEvent = Request | Remark | NodeHello | NodeReports | NodeHeard | Planned | Tick
+CoreEvent = Request | Remark | Forgotten | NodeHello | NodeReports | NodeHeard | Planned | Tick
 Answer = dict[str, Any]
