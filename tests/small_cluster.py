@@ -36,6 +36,7 @@ from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
 
 START_US = 1_800_000_000 * US
 
@@ -56,12 +57,14 @@ class SmallCluster:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.repository = Repository.open(f"sqlite:///{folder}/jctd.db")
         self.state: State = self.repository.load()
         self.tokens = Tokens(self.repository)
         self.audit = Audit(self.repository)
         self.vault = Vault.at(folder)
         self.ring = EventRing()
+        self.webhooks = Webhooks(self.repository, self.vault)
         self._metrics = Metrics(self.state, "0", 3600.0)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}
@@ -154,7 +157,9 @@ class SmallCluster:
     async def release(self, job: int, actor: str) -> None:
         self._ask(Release(request=1, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         if (job, attempt, member) not in self.state.members:
             raise JctError(Code.NOT_FOUND, "no such member")
         written = self.logs.get((job, attempt, member), b"")

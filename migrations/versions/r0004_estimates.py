@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 
 _MOMENTS = ("made_us", "low_us", "mid_us", "high_us")
 _FIGURES = ("spread", "queueing_s", "startup_s", "training_s", "preemptions_s", "cleanup_s", "preemptions")

@@ -18,6 +18,7 @@ from scheduler.api import (
     tenants,
     tokens,
     upkeep,
+    webhooks,
     whys,
 )
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
@@ -29,7 +30,7 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router, foresight.router, whys.router, hypotheses.router,
+    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, hypotheses.router,
 )
 
 

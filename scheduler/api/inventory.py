@@ -5,8 +5,9 @@ from fastapi.responses import Response
 
 from scheduler.api.access import CallerDep
 from scheduler.api.answers import Plain, answer
+from scheduler.api.inventory_views import device_views, node_views
 from scheduler.api.shapes import DeviceList, NodeList
-from scheduler.api.views import Moment, device_views, node_views
+from scheduler.api.views import Moment
 
 router = APIRouter(tags=["cluster"])
 

@@ -101,6 +101,11 @@ class Metrics(Collector):
                 shown = "idle" if device.healthy else "unhealthy"
             counts[device.kind, shown] += 1
         yield _gauge("jctd_devices", "Devices.", ["kind", "state"], counts)
+        reasons = [bool(drain.automatic) for drain in state.drains.values() if drain.name.startswith("node/")]
+        drained = {("health-check",): sum(reasons), ("person",): len(reasons) - sum(reasons)}
+        yield _gauge("jctd_nodes_drained", "Drained nodes.", ["by"], drained)
+        yield _gauge("jctd_nodes_unwell_not_drained", "Nodes that are not well, but beyond the drain budget.", [],
+                     {(): len(state.undrained)})  # fmt: skip
         seen = {(node,): (self._now_us - at) / 1e6 for node, at in state.heard_us.items()}
         yield _gauge("jctd_node_last_seen_seconds", "Since a node was heard.", ["node"], seen)
 

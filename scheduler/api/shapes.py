@@ -259,8 +259,10 @@ class JobView(JobSummary):
     note: str
     entrypoint: str
     command: list[str]
+    script: str
     time_limit_s: float | None
     begin: str | None
+    deadline: str | None
     after: list[AfterView]
     array: int | None
     task: int | None
@@ -277,6 +279,14 @@ class JobView(JobSummary):
     attempts: list[AttemptView]
 
 
+class DrainView(TypedDict):
+    """Why no new work goes there. by: who said so; health-check, where the node's own checks did."""
+
+    reason: str
+    by: str
+    since: str | None
+
+
 class NodeView(TypedDict):
     id: str
     state: str
@@ -284,10 +294,12 @@ class NodeView(TypedDict):
     devices: int
     free: int
     last_seen_s: float | None
+    drain: DrainView | None
 
 
 class DeviceView(TypedDict):
-    """state: free, held, promised, quarantined, unhealthy or away. job: who has it, null where that is not yours."""
+    """state: free, held, promised, quarantined, unhealthy, drained or away. job: who has it, null where that is not
+    yours. drain: its own or its node's."""
 
     id: str
     node: str
@@ -298,6 +310,28 @@ class DeviceView(TypedDict):
     state: str
     reason: str
     job: int | None
+    drain: DrainView | None
+
+
+class WebhookView(TypedDict):
+    """secret: only in the answer that made it. behind: events that it has not dealt with. trouble: why the last
+    delivery failed, null where it did not or none was tried."""
+
+    id: int
+    name: str
+    url: str
+    team: str | None
+    events: list[str]
+    by: str
+    created: str | None
+    secret: str | None
+    behind: int
+    failing_since: str | None
+    trouble: str | None
+
+
+class WebhookList(TypedDict):
+    webhooks: list[WebhookView]
 
 
 class EventView(TypedDict):

@@ -12,7 +12,6 @@ from scheduler.api.cluster import Cluster
 from scheduler.api.shapes import (
     AfterView,
     AttemptView,
-    DeviceView,
     Eta,
     EventView,
     Gpus,
@@ -20,7 +19,6 @@ from scheduler.api.shapes import (
     JobView,
     LedgerView,
     MemberView,
-    NodeView,
     Plan,
     Reason,
     UsedView,
@@ -129,8 +127,10 @@ def job_view(story: Story, moment: Moment) -> JobView:
         note=spec.note,
         entrypoint=spec.entrypoint,
         command=list(spec.command),
+        script=spec.script,
         time_limit_s=spec.time_limit_s,
         begin=rfc3339(spec.begin_us),
+        deadline=rfc3339(spec.deadline_us),
         after=[AfterView(job=parent, how=how) for parent, how in spec.after],
         array=job.array,
         task=job.task,
@@ -170,7 +170,7 @@ def _used(story: Story, now_us: int) -> UsedView:
 def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
     members = [member for member in story.members if member.attempt == attempt.number]
     generation = story.shape_of(attempt.number)
-    plan = generation.plan if generation and not story.job.spec.command else None
+    plan = generation.plan if generation and not story.job.spec.is_command else None
     ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
     return AttemptView(
         attempt=attempt.number,
@@ -208,7 +208,7 @@ def _member_view(member: Member, rank: int | None) -> MemberView:
 
 def _newest_plan(story: Story) -> Plan | None:
     """Of the newest attempt that had one; a probe has none."""
-    if story.job.spec.command:
+    if story.job.spec.is_command:
         return None
     shapes = (story.shape_of(attempt.number) for attempt in reversed(story.attempts))
     return plan_view(next((shape.plan for shape in shapes if shape is not None and shape.plan is not None), None))
@@ -261,57 +261,6 @@ def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
         finish_earliest=rfc3339(now + round(left_us)),
         finish_latest=rfc3339(now + round(left_us * ETA_MARGIN)),
     )
-
-
-def node_views(moment: Moment) -> list[NodeView]:
-    state = moment.state
-    busy = {lease.device for lease in state.leases.values()}
-    views = []
-    for node in state.nodes.values():
-        devices = [device for device in state.devices.values() if device.node == node.id]
-        heard_us = state.heard_us.get(node.id)
-        views.append(
-            NodeView(
-                id=node.id,
-                state=node.state,
-                address=node.address,
-                devices=len(devices),
-                free=sum(device.healthy and device.id not in busy for device in devices),
-                last_seen_s=seconds(max(0, moment.now_us - heard_us)) if heard_us is not None else None,
-            )
-        )
-    return views
-
-
-def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
-    """team: whose jobs may be named; None for all."""
-    state = moment.state
-    order = [LeaseState.PROMISED, LeaseState.HELD, LeaseState.QUARANTINED]
-    lease_of = {x.device: x for x in sorted(state.leases.values(), key=lambda lease: order.index(lease.state))}
-    views = []
-    for device in state.devices.values():
-        lease, node = lease_of.get(device.id), state.nodes.get(device.node)
-        job = state.jobs.get(lease.job) if lease else None
-        if lease:
-            shown = lease.state.lower()
-        elif not device.healthy:
-            shown = "unhealthy"
-        else:
-            shown = "free" if node is not None and node.state == "UP" else "away"
-        views.append(
-            DeviceView(
-                id=device.id,
-                node=device.node,
-                kind=device.kind,
-                index=device.index,
-                name=device.name,
-                memory_bytes=device.memory_bytes,
-                state=shown,
-                reason=device.reason,
-                job=job.id if job is not None and team in (None, job.spec.team) else None,
-            )
-        )
-    return views
 
 
 def event_view(event: Event) -> EventView:

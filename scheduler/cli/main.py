@@ -42,6 +42,7 @@ COMMANDS: dict[str, Entry] = {
     "queues": ("records", "queues", "List queues, or set who may use them."),
     "class": ("records", "priority_class", "List priority classes, or set who may use them."),
     "token": ("tokens", "token", "List, make or revoke tokens."),
+    "webhook": ("webhooks", "webhook", "List, make or remove webhooks."),
     "usage": ("tokens", "usage", "GPU-hours by team and user."),
     "audit": ("tokens", "audit", "Every admin act and every denied act."),
     "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
