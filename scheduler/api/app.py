@@ -13,6 +13,7 @@ from scheduler.api import (
     jobs,
     logs,
     orders,
+    priorities,
     problems,
     rehearsal,
     tenants,
@@ -30,7 +31,8 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, hypotheses.router,
+    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, priorities.router,
+    hypotheses.router,
 )
 
 

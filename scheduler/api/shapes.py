@@ -113,6 +113,31 @@ class WhyView(TypedDict):
     numbers: dict[str, Any]
 
 
+class TermView(TypedDict):
+    name: str
+    value: float
+
+
+class RankView(TypedDict):
+    """Terms that are added up."""
+
+    terms: list[TermView]
+    sum: float
+
+
+class PrioView(TypedDict):
+    """Where a job stands in the queue and why: of two jobs the one with the larger first sum comes first; the next
+    sums decide between equals, then the time of submission. position: among those that wait, from 1; null where the
+    job does not wait."""
+
+    job: int
+    state: str
+    policy: str
+    ranks: list[RankView]
+    position: int | None
+    waiting: int
+
+
 class MovedView(TypedDict):
     """A job that would start or end at another time. preempted: it would be stopped more often than now."""
 

@@ -1,11 +1,11 @@
-"""`jct eta`, `jct why` and `jct plan --at-cluster`: what will become of a job, and what keeps it."""
+"""`jct eta`, `jct why`, `jct prio` and `jct plan --at-cluster`: what will become of a job, and what keeps it."""
 
 from pathlib import Path
 from typing import Any
 
 from scheduler.cli.client import Client
 from scheduler.cli.options import Id, Json
-from scheduler.cli.output import age_s, local_time, print_facts, print_json, utc_now
+from scheduler.cli.output import age_s, local_time, print_facts, print_json, utc_now, visible
 from scheduler.cli.table import short_duration
 from scheduler.core.errors import Code, JctError
 from scheduler.durations import format_duration
@@ -130,3 +130,26 @@ def why_facts(found: dict[str, Any]) -> Facts:
         ("Unblocked by", found["unblock"]),
     ]
     return [(title, value) for title, value in lines if value]
+
+
+def prio(id: Id, json: Json = False) -> None:
+    """Tell every term of a job's place in the queue, as the policy in force adds them up."""
+    found = Client.from_config().call("GET", f"jobs/{id}/prio").json()
+    if json:
+        print_json(prio=found)
+        return
+    for line in prio_lines(found):
+        print(visible(line))
+
+
+def prio_lines(found: dict[str, Any]) -> list[str]:
+    """Ranks in the order in which they decide, each with its sum."""
+    lines = [f"job {found['job']} {found['state']}, policy {found['policy']}"]
+    for number, rank in enumerate(found["ranks"], 1):
+        lines.append("decides first" if number == 1 else "then, between equals")
+        lines += [f"  {term['name']:<40} {term['value']:>16,.3f}" for term in rank["terms"]]
+        if len(rank["terms"]) > 1:
+            lines.append(f"  {'= sum':<40} {rank['sum']:>16,.3f}")
+    if found["position"] is not None:
+        lines.append(f"position {found['position']} of {found['waiting']} that wait; the larger sum comes first")
+    return lines

@@ -21,6 +21,7 @@ COMMANDS: dict[str, Entry] = {
     "show": ("show", "show", "Show all that is known of a job."),
     "why": ("foresight", "why", "Tell why a job waits, and what would let it go on."),
     "eta": ("foresight", "eta", "Tell when a job starts and ends, as a range."),
+    "prio": ("foresight", "prio", "Tell every term of a job's place in the queue."),
     "whatif": ("whatif", "whatif", "Tell what an act would change, and change nothing."),
     "logs": ("logs", "logs", "Print a job's logs, byte for byte."),
     "events": ("story", "events", "Tell what happened, to a job or to the cluster."),

@@ -13,11 +13,12 @@ from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Entity, 
 from scheduler.core.errors import Code, JctError
 from scheduler.core.estimates import missing
 from scheduler.core.events import CoreEvent, Estimated
+from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.forecast import fork as forks
 from scheduler.forecast import truth
 from scheduler.forecast.outlook import Outlook, Scores, look
-from scheduler.forecast.process import Foresee, Foreseen, NotForeseen, World
+from scheduler.forecast.process import Foresee, Foreseen, NotForeseen, Weigh, Weighed, World
 from scheduler.forecast.whatif import Comparison, compare, imagine
 
 log = structlog.get_logger()
@@ -34,6 +35,8 @@ ASKED_BUDGET_S = 10.0
 
 class Foreseer(Protocol):
     async def foresee(self, question: Foresee) -> Foreseen: ...
+
+    async def weigh(self, question: Weigh) -> Weighed: ...
 
     async def close(self) -> None: ...
 
@@ -127,6 +130,18 @@ class Forecaster:
         imagined = await asyncio.to_thread(imagine, data, events)
         before, after = await self._ask(World(data, self.policy), World(imagined, policy or self.policy))
         return compare(self._state, before, after)
+
+    async def terms(self) -> Weighed:
+        """What the place in the queue of each job that has not ended is made of. Raises JctError."""
+        question = Weigh(take_snapshot(self._state, self._now_us()), self.policy)
+        try:
+            return await asyncio.shield(asyncio.create_task(self._weigh(question)))
+        except NotForeseen as error:
+            raise JctError(Code.BUSY, str(error), hint="try again later") from error
+
+    async def _weigh(self, question: Weigh) -> Weighed:
+        async with self._turn:
+            return await self._foreseer.weigh(question)
 
     async def _ask(self, *worlds: World) -> Foreseen:
         try:

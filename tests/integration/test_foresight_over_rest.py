@@ -120,6 +120,34 @@ def test_every_published_reason_has_a_way_out():
     assert not [reason for reason in published.split() if not UNBLOCK.get(reason)]
 
 
+# --- prio -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["priority", "jct", "fifo", "srtf", "las", "goodput", "slope"])
+def test_every_policy_tells_terms_whose_sums_give_the_order(cluster, admin, policy):
+    admin("POST", "/v1/teams", json={"name": "nlp", "priority": 5})
+    submit(admin, "runs")
+    cluster.advance(8.0)
+    lower = submit(admin, "lower", priority=40)
+    higher = submit(admin, "higher", priority=60)
+    cluster.forecasts.policy = policy
+    seen = {id: admin.get(f"/v1/jobs/{id}/prio") for id in (lower, higher)}
+    assert [seen[id]["position"] for id in (higher, lower)] == [1, 2]
+    for found in seen.values():
+        assert found["waiting"] == 2
+        for rank in found["ranks"]:
+            assert rank["sum"] == pytest.approx(sum(term["value"] for term in rank["terms"]))
+    [first] = [rank for rank in seen[lower]["ranks"] if rank["terms"][0]["name"] == "priority of the job"]
+    assert [term["value"] for term in first["terms"]] == [40.0, 5.0, 0.0]
+    assert first["sum"] == 45.0
+
+
+def test_a_job_that_has_ended_has_no_place(cluster, admin):
+    id = submit(admin)
+    admin("POST", f"/v1/jobs/{id}/cancel")
+    problem(admin("GET", f"/v1/jobs/{id}/prio"), 409, "conflict")
+
+
 # --- eta ------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +194,7 @@ def test_nobody_knows_is_said_with_its_cause(cluster, admin):
 
 def test_another_teams_future_is_none_of_yours(cluster, admin, as_):
     id = submit(admin)
-    for what in ("eta", "why"):
+    for what in ("eta", "why", "prio"):
         problem(as_("rob", "vision")("GET", f"/v1/jobs/{id}/{what}"), 404, "not-found")
 
 

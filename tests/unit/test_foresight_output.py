@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from scheduler.cli.foresight import eta_facts, plan_facts, why_facts
+from scheduler.cli.foresight import eta_facts, plan_facts, prio_lines, why_facts
 from scheduler.cli.output import print_facts
 from scheduler.cli.whatif import print_changes
 
@@ -78,6 +78,24 @@ WHATIF = {
     ],
 }  # fmt: skip
 
+PRIO = {
+    "job": 12, "state": "PENDING", "policy": "jct", "position": 3, "waiting": 14,
+    "ranks": [
+        {"terms": [{"name": "within its bound", "value": 0.0}], "sum": 0.0},
+        {
+            "terms": [
+                {"name": "priority of the job", "value": 50.0}, {"name": "of team nlp", "value": 5.0},
+                {"name": "of queue default", "value": 0.0},
+            ],
+            "sum": 55.0,
+        },
+        {
+            "terms": [{"name": "log2 of weight", "value": 0.5}, {"name": "-log2 of GPU-seconds left", "value": -14.8}],
+            "sum": -14.3,
+        },
+    ],
+}  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch):
@@ -109,3 +127,9 @@ def test_what_would_change_looks_as_it_did(capsys):
     out = capsys.readouterr().out
     assert max(map(cell_len, out.splitlines())) <= 80
     assert out == (GOLDEN / "whatif-80.txt").read_text()
+
+
+def test_a_place_in_the_queue_looks_as_it_did():
+    lines = prio_lines(PRIO)
+    assert max(map(cell_len, lines)) <= 80
+    assert "\n".join(lines) + "\n" == (GOLDEN / "prio-80.txt").read_text()
