@@ -8,6 +8,7 @@ from scheduler.api import (
     accounting,
     events,
     foresight,
+    history,
     hypotheses,
     inventory,
     jobs,
@@ -32,7 +33,7 @@ from scheduler.store.vault import Vault
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
     tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, priorities.router,
-    hypotheses.router,
+    hypotheses.router, history.router,
 )
 
 

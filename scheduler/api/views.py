@@ -135,7 +135,7 @@ def job_view(story: Story, moment: Moment) -> JobView:
         array=job.array,
         task=job.task,
         env_from=list(spec.env_from),
-        used=_used(story, moment.now_us),
+        used=used_by(story, moment.now_us),
         workdir=spec.workdir,
         env_keys=sorted(spec.env),
         global_batch=job.global_batch,
@@ -155,7 +155,7 @@ def job_view(story: Story, moment: Moment) -> JobView:
     )
 
 
-def _used(story: Story, now_us: int) -> UsedView:
+def used_by(story: Story, now_us: int) -> UsedView:
     """What later attempts saved makes nothing good that an earlier one lost."""
     gpu_s = lost_gpu_s = 0.0
     saved = [*(attempt.saved_step for attempt in story.attempts[1:]), story.job.saved_step]

@@ -44,6 +44,7 @@ COMMANDS: dict[str, Entry] = {
     "class": ("records", "priority_class", "List priority classes, or set who may use them."),
     "token": ("tokens", "token", "List, make or revoke tokens."),
     "webhook": ("webhooks", "webhook", "List, make or remove webhooks."),
+    "history": ("history", "history", "List jobs that have ended, or export them for jct simulate."),
     "usage": ("tokens", "usage", "GPU-hours by team and user."),
     "audit": ("tokens", "audit", "Every admin act and every denied act."),
     "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
