@@ -8,6 +8,7 @@ from earlier ones. Ranges are as wide as those of jobs that have ended by then d
 """
 
 import argparse
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ class Asking(Simulation):
         super()._round()
         asked = {id: name for id, name in self.live.items() if name in self._ask and name not in self.told}
         if asked:
+            print(f"  {len(self.told)} of {len(self._ask)} asked", file=sys.stderr, flush=True)
             outlooks = self._look()
             self.told.update({name: (self.now / 1e6, outlooks[id]) for id, name in asked.items()})
 

@@ -329,7 +329,7 @@ class UsedView(TypedDict):
 
 
 class JobView(JobSummary):
-    """All that is known of one job. now: the daemon's clock."""
+    """All that is known of one job. now: the daemon's clock. estimates: what was foreseen of its completion."""
 
     now: str
     labels: dict[str, str]
@@ -353,6 +353,7 @@ class JobView(JobSummary):
     checkpoint_dir: str | None
     validation: Validation
     ledger: LedgerView
+    estimates: list[EstimateView]
     attempts: list[AttemptView]
 
 

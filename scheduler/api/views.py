@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from policies.ir.plan import ParallelPlan
 from scheduler.api.cluster import Cluster
+from scheduler.api.ranges import estimate_view
 from scheduler.api.shapes import (
     AfterView,
     AttemptView,
@@ -34,6 +35,7 @@ from scheduler.core.entities import (
     JobState,
     LeaseState,
     Member,
+    Result,
 )
 from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_reason, shown_state
@@ -151,6 +153,9 @@ def job_view(story: Story, moment: Moment) -> JobView:
             cleanup_s=seconds(cut.cleanup_us),
             total_s=seconds(cut.total_us),
         ),
+        estimates=[
+            estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
+        ],
         attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
     )
 

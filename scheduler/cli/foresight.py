@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.cli.client import Client
+from scheduler.cli.grid import Grid, grid
 from scheduler.cli.options import Id, Json
 from scheduler.cli.output import age_s, local_time, print_facts, print_json, utc_now, visible
 from scheduler.cli.table import short_duration
@@ -13,7 +14,7 @@ from scheduler.durations import format_duration
 Facts = list[tuple[str, str]]
 PARTS = (
     ("queueing", "queueing_s"), ("start-up", "startup_s"), ("training", "training_s"),
-    ("preemptions", "preemptions_s"), ("clean-up", "cleanup_s"),
+    ("preempted", "preemptions_s"), ("clean-up", "cleanup_s"),
 )  # fmt: skip
 
 
@@ -24,6 +25,9 @@ def eta(id: Id, json: Json = False) -> None:
         print_json(eta=seen)
         return
     print_facts(eta_facts(seen))
+    if seen["estimates"]:
+        print()
+        ledger_grid(seen["estimates"], seen["so_far"], over=bool(seen["ended"])).print()
 
 
 def why(id: Id, json: Json = False) -> None:
@@ -77,8 +81,8 @@ def eta_facts(seen: dict[str, Any]) -> Facts:
             ("Foreseen", parts(seen["parts"]) if seen["parts"] else None),
             ("Preemptions", f"{seen['preemptions']:.1f} expected" if seen["preemptions"] else None),
         ]
-    lines.append(("So far" if not seen["ended"] else "Truth", parts(seen["so_far"])))
-    lines += [(f"At {one['moment']}", _earlier(one)) for one in seen["estimates"]]
+    if not seen["estimates"]:
+        lines.append(("So far" if not seen["ended"] else "Truth", parts(seen["so_far"])))
     lines.append(("Record", record(seen["coverage"])))
     return [(title, value) for title, value in lines if value is not None]
 
@@ -104,9 +108,18 @@ def parts(found: dict[str, float]) -> str:
     return f"{said or '0.0 s'} = {found['total_s']:.1f} s ({format_duration(found['total_s'])})"
 
 
-def _earlier(one: dict[str, Any]) -> str:
-    held = {None: "", True: "; it held", False: "; it did not hold"}[one["inside"]]
-    return f"{local_time(one['end']['earliest'])} to {local_time(one['end']['latest'])}{held}"
+def ledger_grid(estimates: list[dict[str, Any]], truth: dict[str, float], *, over: bool) -> Grid:
+    """Estimate and truth side by side, part by part; what preemptions cost is expected, and then known."""
+    held = {None: "", True: "held", False: "missed"}
+    rows = [
+        [f"foreseen at {one['moment']}", *_cells(one["parts"]), held[one["inside"]]] for one in estimates
+    ]
+    rows.append(["truth" if over else "so far", *_cells(truth), ""])
+    return grid(("SECONDS", *(name.upper() for name, _ in PARTS), "JCT", "RANGE"), rows)
+
+
+def _cells(parts: dict[str, float]) -> list[str]:
+    return [f"{parts[key]:.0f}" for _, key in (*PARTS, ("", "total_s"))]
 
 
 def record(coverage: dict[str, Any]) -> str:

@@ -51,7 +51,6 @@ class Forecaster:
         self.outlooks: dict[int, Outlook] = {}
         self.policy = policy
         self._state, self._foreseer, self._now_us, self._post = state, foreseer, now_us, post
-        self._made_us: int | None = None
         self._seed = 0
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -100,15 +99,13 @@ class Forecaster:
             self._seed += 1
             [futures] = await self._foreseer.foresee(Foresee((World(data, self.policy),), self._seed))
             self.outlooks = look(futures, now_us, Scores.of(truth.scores(self._state)))
-            self._made_us = now_us
         if estimates := tuple(self._estimates()):
             self._post(Estimated(estimates=estimates))
 
     async def outlook(self, job: int) -> Outlook | None:
         """Of a job that has not ended, new enough; None where nothing is known in time."""
         for _ in range(2):  # one that was under way may have begun before the job came
-            old = self._made_us is None or self._now_us() - self._made_us > STALE_S * 1e6
-            if not old and job in self.outlooks:
+            if job in self.outlooks and not self._is_old(job):
                 break
             try:
                 await asyncio.wait_for(self.refresh(), PATIENCE_S)
@@ -116,6 +113,13 @@ class Forecaster:
                 log.warning("no forecast", why=str(error) or "it took too long")
                 break
         return self.outlooks.get(job)
+
+    def _is_old(self, job: int) -> bool:
+        """It was made too long ago, or before the job's present attempt came as far as it is."""
+        made_us = self.outlooks[job].made_us
+        attempt = self._state.open_attempt(job)
+        stamps = (attempt.starting_us, attempt.running_us, attempt.stopping_us) if attempt is not None else ()
+        return self._now_us() - made_us > STALE_S * 1e6 or any(at is not None and at > made_us for at in stamps)
 
     async def submitted(self, event: CoreEvent) -> Outlook:
         """What would become of a job that is submitted now. Raises JctError."""

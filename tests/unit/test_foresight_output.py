@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from scheduler.cli.foresight import eta_facts, plan_facts, prio_lines, why_facts
+from scheduler.cli.foresight import eta_facts, ledger_grid, plan_facts, prio_lines, why_facts
 from scheduler.cli.output import print_facts
 from scheduler.cli.whatif import print_changes
 
@@ -133,3 +133,12 @@ def test_a_place_in_the_queue_looks_as_it_did():
     lines = prio_lines(PRIO)
     assert max(map(cell_len, lines)) <= 80
     assert "\n".join(lines) + "\n" == (GOLDEN / "prio-80.txt").read_text()
+
+
+def test_estimate_and_truth_look_as_they_did(capsys):
+    earlier = [{**ETA["estimates"][0], "inside": True}, {**ETA["estimates"][0], "moment": "start", "inside": False}]
+    truth = {**PARTS, "preemptions_s": 300.0, "total_s": 7_496.0}
+    ledger_grid(earlier, truth, over=True).print()
+    out = capsys.readouterr().out
+    assert max(map(cell_len, out.splitlines())) <= 80
+    assert out == (GOLDEN / "ledger-80.txt").read_text()
