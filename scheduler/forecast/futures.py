@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
@@ -17,8 +18,8 @@ LEAST_ALIKE = 3
 """From so many finished jobs on, their work tells of that of another."""
 
 LEAST_ARRIVALS = 8
-NEWEST_ARRIVALS = 60
-"""Of whose intervals those to come are drawn: the rate of late, not of last month."""
+NEWEST_ARRIVALS = (15, 30, 60, 120, 240)
+"""Of whose intervals those to come are drawn, one in each future: nobody knows how long the rate of late will last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,10 @@ class Arrivals:
 
     def __init__(self, past: Sequence[Arrival], now_us: int, seed: int) -> None:
         self._chance = random.Random(f"{seed}/arrivals")
-        times = sorted(one.submitted_us for one in past)[-NEWEST_ARRIVALS:]
-        self._gaps = [later - earlier for earlier, later in zip(times, [*times[1:], now_us], strict=True)]
-        self._past = past if len(times) >= LEAST_ARRIVALS else ()
+        window = self._chance.choice(NEWEST_ARRIVALS)
+        times = [*sorted(one.submitted_us for one in past)[-window:], now_us]
+        self._gaps = [later - earlier for earlier, later in pairwise(times)]
+        self._past = past if len(past) >= LEAST_ARRIVALS else ()
         self._at = now_us
         self.next_us: int | None = None
         self._count = 0
