@@ -53,6 +53,7 @@ class Driver:
         self._pass: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[CoreEvent] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._open = 0
         self._numbers = itertools.count(1)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         state.started_us = now_us()
@@ -60,7 +61,13 @@ class Driver:
 
     def post(self, event: CoreEvent) -> None:
         """An event that nobody waits for."""
+        self._open += 1
         self._events.put_nowait(event)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was posted is committed and told, and no pass is under way."""
+        return self._open == 0 and not self.state.planning
 
     async def ask(self, make: Callable[[int], Request]) -> int:
         """A request, answered after its commit with the job's id. Raises JctError; BUSY when the database is blocked,
@@ -87,7 +94,9 @@ class Driver:
         try:
             await self._passes.start()
             while True:
-                await self._turn(await self._collect())
+                batch = await self._collect()
+                await self._turn(batch)
+                self._open -= len(batch)
         finally:
             if self._pass is not None:
                 self._pass.cancel()
@@ -95,27 +104,27 @@ class Driver:
             self._writer.shutdown(wait=True)
 
     async def _collect(self) -> list[CoreEvent]:
-        """The first event, or a Tick when a timer is due; then whatever comes within a moment."""
+        """The first event, or none when a timer is due; then whatever comes within a moment."""
         due_s = (next_deadline(self.state, self.now_us(), self.settings) - self.now_us()) / US
         try:
             batch = [await asyncio.wait_for(self._events.get(), max(0.0, due_s))]
         except TimeoutError:
-            return [Tick()]
+            return []
         await asyncio.sleep(BATCH_S)
         while len(batch) < BATCH_EVENTS and not self._events.empty():
             batch.append(self._events.get_nowait())
-        return [*batch, Tick()]
+        return batch
 
     async def _turn(self, batch: list[CoreEvent]) -> None:
         out = Effects()
-        for event in batch:
+        for event in [*batch, Tick()]:
             out.extend(step(self.state, event, self.now_us(), self.settings))
         await self._commit(out)
         for reply in out.replies:
             if (future := self._waiting.get(reply.request)) is not None and not future.done():
                 future.set_result(reply)
         self.after_commit(out)
-        if (plan := take_plan(self.state, self.now_us())) is not None:
+        if (plan := take_plan(self.state, self.now_us(), self.settings.pass_gap_s)) is not None:
             self._pass = asyncio.create_task(self._decide(plan))
 
     async def _commit(self, out: Effects) -> None:

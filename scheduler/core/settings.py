@@ -1,4 +1,4 @@
-"""The clocks of LIFECYCLE, all settable. Durations in seconds."""
+"""The clocks of LIFECYCLE, all settable. Durations in seconds. pass_gap_s: between two passes, at least."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ class CoreSettings:
     backoff_cap_s: float = 300.0
     avoid_s: float = 600.0
     replan_s: float = 10.0
+    pass_gap_s: float = 0.0
     jobs_kept: int = 1000
     half_life_s: float = 7 * 86_400.0
 
