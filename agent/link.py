@@ -36,8 +36,8 @@ class Keys:
 class Link:
     """Says Hello until welcomed, then beats, sends Reports when there is news, and hands every message on.
 
-    handler: has `hello()`, `reports()`, `applied`, `welcome(epoch)`, `take_targets(targets)`, `read(read) -> Chunk`,
-    `questions()`, `take_secrets(secrets)`.
+    handler: has `hello()`, `reports()`, `applied`, `health`, `welcome(epoch)`, `take_targets(targets)`,
+    `read(read) -> Chunk`, `questions()`, `take_secrets(secrets)`.
     """
 
     def __init__(self, endpoint: str, keys: Keys | None, session: str, handler: Any) -> None:
@@ -106,7 +106,10 @@ class Link:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._beats += 1
-            beat = Beat(session=self._session, seq=self._beats, applied=self._handler.applied)
+            handler = self._handler
+            beat = Beat(
+                session=self._session, seq=self._beats, applied=handler.applied, health=handler.health,
+            )
             await self._send(sock, beat)
             self._news.set()
             await asyncio.sleep(BEAT_S)

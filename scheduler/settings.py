@@ -31,7 +31,8 @@ class DaemonSettings(BaseSettings):
     agents_host: str = "127.0.0.1"
     agents_port: int = Field(default=7741, ge=0, le=65535)
     mqtt_url: str | None = None
-    policy: str = "priority"
+    policy: str = "jct"
+    auto_drain_share: float = Field(default=0.2, ge=0, le=1)
 
     @model_validator(mode="after")
     def _encrypted_off_this_host(self) -> Self:

@@ -79,7 +79,7 @@ class SteppedCluster:
         self.router = Router("tcp://127.0.0.1:*", own_pair(folder, "daemon"), AllowedAgents(folder / "agents"))
         loop = asyncio.get_running_loop()
         self.fleet = Fleet(self.router, self.state, settings, self.driver.post, loop.time, lambda job: {})
-        self.driver.after_commit = lambda effects: self.fleet.after_commit(effects.refusals)
+        self.driver.after_commit = lambda effects: self.fleet.after_commit(effects.refusals, effects.rows)
         self.nodes: dict[str, FakeNode] = {}
         self._tasks = [asyncio.create_task(self.driver.run()), asyncio.create_task(self.router.run(self._take))]
 

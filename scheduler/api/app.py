@@ -4,7 +4,21 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from typing_extensions import TypedDict
 
-from scheduler.api import accounting, events, inventory, jobs, logs, orders, problems, tenants, tokens, upkeep
+from scheduler.api import (
+    accounting,
+    events,
+    foresight,
+    inventory,
+    jobs,
+    logs,
+    orders,
+    problems,
+    tenants,
+    tokens,
+    upkeep,
+    webhooks,
+    whys,
+)
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
@@ -14,7 +28,7 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router,
+    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router,
 )
 
 

@@ -80,7 +80,7 @@ async def submit(
     check_secrets(spec, submission.secrets)
     past = await past_parents(caller, spec)
     unseen_code = f"below {spec.workdir}"
-    what_runs = spec.entrypoint or "\0".join(spec.command)
+    what_runs = spec.entrypoint or spec.script or "\0".join(spec.command)
     key = submission.spec_key or spec_key(what_runs, spec.arguments, spec.global_batch, unseen_code)
     sealed = caller.vault.seal(submission.secrets) if submission.secrets else ""
     id = await caller.cluster.submit(spec, key, caller.user, idempotency_key, sealed, past)
@@ -99,7 +99,7 @@ async def _same_as_before(caller: Caller, id: int, spec: JobSpec) -> None:
 
 async def _view(caller: Caller, id: int) -> JobView:
     story = await caller.story(id, "show")
-    return job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us()))
+    return job_view(story, Moment.at(caller.cluster))
 
 
 @router.get("", response_model=JobPage)
@@ -118,7 +118,7 @@ async def list_jobs(query: Annotated[Listing, Query()], caller: CallerDep) -> Re
     stories, following = await page(
         cluster, team=team, states=query.state, with_ended=query.all, before=before, limit=query.limit
     )
-    moment = Moment.of(cluster.state, cluster.now_us())
+    moment = Moment.at(cluster)
     return answer(JobPage(now=now, jobs=[job_summary(story, moment) for story in stories], next=following))
 
 
@@ -168,7 +168,7 @@ async def _changes(caller: Caller, change: Change, job: Job) -> dict[str, Any]:
 
 
 def _with_version(story: Story, caller: Caller) -> Response:
-    view = job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us()))
+    view = job_view(story, Moment.at(caller.cluster))
     return answer(view, headers=etag(version_of(story.job)))
 
 

@@ -62,4 +62,4 @@ async def _order(caller: Caller, id: int, verb: Verb, signal: str = "") -> Respo
     story = await caller.story(id, "show")
     old, new = {"priority": before.job.priority}, {"priority": story.job.priority}
     await caller.record(verb, f"job {id}", old=old, new={**new, **({"signal": signal} if signal else {})})
-    return answer(job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us())))
+    return answer(job_view(story, Moment.at(caller.cluster)))

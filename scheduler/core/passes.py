@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
+from scheduler.core.binding import binding
 from scheduler.core.caps import holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
@@ -178,6 +179,7 @@ def _explain(turn: Turn, wait: Wait) -> None:
     job = state.jobs.get(wait.job)
     if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return
+    wait = binding(state, job, wait, turn.now)
     if wait.start_in_s is None:
         state.start_at_us.pop(job.id, None)
     else:
@@ -185,5 +187,5 @@ def _explain(turn: Turn, wait: Wait) -> None:
     if job.reason_code != wait.code:
         turn.put(replace(job, reason_code=wait.code, reason=wait.text, reason_since_us=turn.now))
         turn.note("Waiting", f"{wait.code}: {wait.text}", job=job.id)
-    else:
+    elif job.reason != wait.text:
         state.jobs[job.id] = replace(job, reason=wait.text)

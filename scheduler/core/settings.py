@@ -1,4 +1,8 @@
-"""The clocks of LIFECYCLE, all settable. Durations in seconds. pass_gap_s: between two passes, at least."""
+"""The clocks of LIFECYCLE, all settable. Durations in seconds.
+
+auto_drain_share: of the nodes, at most this part (and always one) is drained at once by checks of the nodes themselves.
+pass_gap_s: between two passes, at least.
+"""
 
 from dataclasses import dataclass
 
@@ -23,6 +27,7 @@ class CoreSettings:
     pass_gap_s: float = 0.0
     jobs_kept: int = 1000
     half_life_s: float = 7 * 86_400.0
+    auto_drain_share: float = 0.2
 
 
 US = 1_000_000

@@ -1,6 +1,6 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
+from scheduler.core import edits, estimates, nodes, orders, passes, reports, requests, timers
 from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
 from scheduler.core.entities import AttemptState, JobState
@@ -9,6 +9,7 @@ from scheduler.core.events import (
     Change,
     CoreEvent,
     Erase,
+    Estimated,
     Hold,
     NodeHeard,
     NodeHello,
@@ -16,6 +17,7 @@ from scheduler.core.events import (
     Order,
     Planned,
     Release,
+    Remark,
     Submit,
     Tick,
     Write,
@@ -45,6 +47,8 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             edits.write(turn, event)
         case Erase():
             edits.erase(turn, event)
+        case Remark():
+            turn.note(event.kind, event.message, data=dict(event.data))
         case NodeHello():
             nodes.hello(turn, event)
         case NodeReports():
@@ -53,6 +57,8 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             nodes.heard(turn, event)
         case Planned():
             passes.planned(turn, event)
+        case Estimated():
+            estimates.keep(turn, event)
         case Tick():
             timers.tick(turn)
             _forget_old_jobs(state, settings)
@@ -85,6 +91,8 @@ def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
             del state.attempts[key]
             for generation in state.generations_of(*key):
                 del state.generations[(*key, generation.number)]
-        del state.jobs[job_id]
+        state.known.pop(state.jobs.pop(job_id).spec_key, None)
+        for estimate_key in [key for key in state.estimates if key[0] == job_id]:
+            del state.estimates[estimate_key]
         for book in (state.start_at_us, state.changed_us, state.stops_to_change):
             book.pop(job_id, None)

@@ -1,6 +1,7 @@
 """The core under random events, with agents that restart, reboot and fall silent and a wire that loses messages."""
 
 import copy
+from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
@@ -11,8 +12,9 @@ from live_gangs import Gang, LiveAgent
 from policies.jct.allocating import AllocatingPolicy
 from policies.jct.joint import Joint
 from policies.jct.policy import Policy
-from policies.jct.problem import Grant, Problem
+from policies.jct.problem import Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.work import Work
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
 from policies.registry import find as find_policy
@@ -33,6 +35,7 @@ from scheduler.core.events import (
     Cancel,
     Change,
     CoreEvent,
+    Erase,
     Hold,
     NodeHeard,
     NodeHello,
@@ -41,15 +44,16 @@ from scheduler.core.events import (
     Release,
     Submit,
     Tick,
+    Write,
 )
 from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
-from scheduler.core.records import Account
+from scheduler.core.records import Account, Drain
 from scheduler.core.settings import US, CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
-from scheduler.protocol.messages import DeviceInfo, Targets
+from scheduler.protocol.messages import DeviceInfo, Health, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
 
@@ -78,6 +82,9 @@ class CoreMachine(RuleBasedStateMachine):
         self.answers: dict[int, object] = {}
         self.rows: dict[tuple[object, ...], object] = {}
         self.versions = dict.fromkeys(NODES, 0)
+        self.beats = 0
+        self.unwell: dict[str, str] = {}
+        self.drained_by_people: dict[str, str] = {}
         self.agents = {
             node: self.make_agent(node, tuple(DeviceInfo(id=f"{node}-{i}", kind="fake", index=i) for i in range(2)))
             for node in NODES
@@ -226,6 +233,33 @@ class CoreMachine(RuleBasedStateMachine):
         self._step(NodeHeard(node=node, session="an older session"))
         assert self.state.jobs == before
 
+    @rule(node=st.sampled_from(NODES), reason=st.sampled_from(("", "", "hot", "disk")), late=st.booleans())
+    def tell_health(self, node: str, reason: str, late: bool) -> None:
+        """Late beats change nothing, and neither do repeated ones."""
+        session = self.agents[node].session
+        if self.state.said_hello.get(node) != session:
+            return
+        self.beats += 1
+        self._step(NodeHeard(node=node, session=session, beat=self.beats, health=Health(node=reason)))
+        self.unwell[node] = reason
+        if late:
+            drains = copy.deepcopy(self.state.drains)
+            for beat in (self.beats - 1, self.beats):
+                other = reason if beat == self.beats else "of old"
+                self._step(NodeHeard(node=node, session=session, beat=beat, health=Health(node=other)))
+            assert self.state.drains == drains
+
+    @rule(node=st.sampled_from(NODES))
+    def drain_by_hand(self, node: str) -> None:
+        drain = Drain(name=f"node/{node}", reason="repair", by="admin", since_us=self.now)
+        self._ask(lambda n: Write(request=n, actor="admin", record=drain))
+        self.drained_by_people[drain.name] = drain.reason
+
+    @rule(node=st.sampled_from(NODES))
+    def resume_by_hand(self, node: str) -> None:
+        self._ask(lambda n: Erase(request=n, actor="admin", kind=Drain.kind, name=f"node/{node}"))
+        self.drained_by_people.pop(f"node/{node}", None)
+
     @rule()
     def restart_daemon(self) -> None:
         """Everything the database holds comes back as it was; what was in memory only is learnt again."""
@@ -264,9 +298,22 @@ class CoreMachine(RuleBasedStateMachine):
         for agent in self.agents.values():
             assert set(agent.members) <= held
 
+    @invariant()
+    def checks_drain_within_the_budget_and_touch_no_other_drain(self) -> None:
+        by_people = {drain.name: drain.reason for drain in self.state.drains.values() if not drain.automatic}
+        assert by_people == self.drained_by_people
+        automatic = [drain for drain in self.state.drains.values() if drain.automatic]
+        assert len(automatic) <= 1
+        assert all(self.unwell[drain.name.removeprefix("node/")] == drain.reason for drain in automatic)
+
     def teardown(self) -> None:
         """Left alone, every job that may run ends, and the cluster is empty."""
         self.ending = True
+        for node in NODES:
+            self._exchange(node)
+            self.resume_by_hand(node)
+            self.tell_health(node, "", late=False)
+        assert self.state.drains == {}
         for job in self.state.jobs.values():
             if job.state is not JobState.DONE and job.wanted == "hold":
                 self._ask(lambda n, id=job.id: Cancel(request=n, job=id, actor="u"))
@@ -331,6 +378,9 @@ class Restless:
             if placement or job.placement:
                 grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))
         return tuple(grants)
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return [(work, work.options) for work in waiting]
 
 
 class RestlessMachine(CoreMachine):
