@@ -35,6 +35,7 @@ from scheduler.forecast.process import ForecastProcess
 from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
+from scheduler.retention import retention_of
 from scheduler.settings import DaemonSettings
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
@@ -185,6 +186,10 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
+    parser.add_argument("--ended-in-memory", type=int, metavar="N",
+                        help="jobs that have ended and are kept in memory (default 1000); the database has all")
+    parser.add_argument("--retention", metavar="DURATION",
+                        help="how long the database keeps what has ended, e.g. 90d (default: for ever)")
     parser.add_argument("--auto-drain-share", type=float, metavar="PART",
                         help="part of the nodes that their own health checks may drain at once (default 0.2)")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
@@ -194,7 +199,10 @@ def _settings() -> DaemonSettings:
 
 
 async def _serve(settings: DaemonSettings, repository: Repository) -> None:
-    state, core = repository.load(), CoreSettings(auto_drain_share=settings.auto_drain_share)
+    core = CoreSettings(
+        jobs_kept=settings.ended_in_memory, retention_s=settings.retention, auto_drain_share=settings.auto_drain_share
+    )
+    state = repository.load(core.jobs_kept)
     driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
@@ -220,6 +228,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     ]
     if settings.mqtt_url is not None:
         work.append(_publisher(settings.mqtt_url, feed, repository).run())
+    if settings.retention is not None:
+        work.append(retention_of(settings, driver, repository, webhooks).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))

@@ -10,6 +10,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import structlog
 
@@ -26,6 +27,7 @@ from scheduler.pass_process import PassFailed, PassProcess
 from scheduler.store.repository import Repository, Unavailable
 
 log = structlog.get_logger()
+_T = TypeVar("_T")
 
 BATCH_S = 0.01
 BATCH_EVENTS = 200
@@ -91,6 +93,10 @@ class Driver:
             raise reply.error
         assert reply.job is not None
         return reply.job
+
+    async def write(self, work: Callable[[], _T]) -> _T:
+        """What else is to be written, between two batches, in the one writer's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
     async def run(self) -> None:
         """For the daemon's life."""

@@ -43,12 +43,12 @@ class LocalCluster:
         file = self.daemon_folder / "admin-token"
         return file.read_text().strip() if file.exists() else None
 
-    def start_daemon(self) -> None:
+    def start_daemon(self, *options: str) -> None:
         """Returns once it listens. Raises JctError with the daemon's own last words when it does not start."""
         self.daemon_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = ["scheduler.daemon", "--state", str(self.daemon_folder)]
         command += ["--port", str(self.port), "--agents-port", str(self.agents_port)]
-        self.daemon = _start(command, self.daemon_folder / "jctd.log")
+        self.daemon = _start([*command, *options], self.daemon_folder / "jctd.log")
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if self.daemon.poll() is not None:

@@ -111,6 +111,13 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """The database has no longer these jobs, which had ended long ago."""
+
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHello:
     """An authenticated agent began a session."""
 
@@ -159,5 +166,5 @@ class Tick:
 
 
 Request = Submit | Cancel | Hold | Release | Order | Change | Write | Erase
-CoreEvent = Request | Remark | NodeHello | NodeReports | NodeHeard | Planned | Estimated | Tick
+CoreEvent = Request | Remark | Forgotten | NodeHello | NodeReports | NodeHeard | Planned | Estimated | Tick
 Answer = dict[str, Any]

@@ -8,7 +8,8 @@ from scheduler.core.entities import Attempt, Estimate, Event, Generation, Job, J
 from scheduler.core.story import Story
 from scheduler.store.rows import TABLES, clean, to_entity
 
-MAX_PAGE = 1_000
+MAX_PAGE = 1_001
+"""The largest page of the REST API, and the one more that tells whether another page follows."""
 
 
 class History:

@@ -69,7 +69,7 @@ class JobRow(Table, table=True):
     reason: str
     reason_since_us: int | None = _us_or_null()
     ended_by: str | None
-    ended_us: int | None = _us_or_null()
+    ended_us: int | None = Field(default=None, sa_type=BigInteger, nullable=True, index=True)
     exit_code: int | None
     signal: int | None
     spec_key: str

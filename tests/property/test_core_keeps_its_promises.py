@@ -249,16 +249,16 @@ class CoreMachine(RuleBasedStateMachine):
                 self._step(NodeHeard(node=node, session=session, beat=beat, health=Health(node=other)))
             assert self.state.drains == drains
 
-    @rule(node=st.sampled_from(NODES))
-    def drain_by_hand(self, node: str) -> None:
-        drain = Drain(name=f"node/{node}", reason="repair", by="admin", since_us=self.now)
-        self._ask(lambda n: Write(request=n, actor="admin", record=drain))
-        self.drained_by_people[drain.name] = drain.reason
-
-    @rule(node=st.sampled_from(NODES))
-    def resume_by_hand(self, node: str) -> None:
-        self._ask(lambda n: Erase(request=n, actor="admin", kind=Drain.kind, name=f"node/{node}"))
-        self.drained_by_people.pop(f"node/{node}", None)
+    @rule(name=st.sampled_from(("node/n0", "node/n1", "device/n1-0", "device/n0-1")), drained=st.booleans())
+    def drain(self, name: str, drained: bool) -> None:
+        """By a person, who may also resume what was drained by itself."""
+        if drained:
+            record = Drain(name=name, reason="repair", by="op", since_us=self.now)
+            self._ask(lambda n: Write(request=n, actor="op", record=record))
+            self.drained_by_people[name] = record.reason
+        else:
+            self._ask(lambda n: Erase(request=n, actor="op", kind=Drain.kind, name=name))
+            self.drained_by_people.pop(name, None)
 
     @rule()
     def restart_daemon(self) -> None:
@@ -311,9 +311,10 @@ class CoreMachine(RuleBasedStateMachine):
         self.ending = True
         for node in NODES:
             self._exchange(node)
-            self.resume_by_hand(node)
             self.tell_health(node, "", late=False)
-        assert self.state.drains == {}
+        for name in list(self.state.drains):
+            self.drain(name, drained=False)
+        assert self.state.drains == self.drained_by_people == {}
         for job in self.state.jobs.values():
             if job.state is not JobState.DONE and job.wanted == "hold":
                 self._ask(lambda n, id=job.id: Cancel(request=n, job=id, actor="u"))

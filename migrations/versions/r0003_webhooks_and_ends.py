@@ -1,4 +1,4 @@
-"""Webhooks, each with its own cursor into the events."""
+"""Webhooks, each with its own cursor into the events; jobs are found by their end, for what is too old to keep."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -23,7 +23,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_webhooks")),
         sqlite_autoincrement=True,
     )
+    op.create_index(op.f("ix_jobs_ended_us"), "jobs", ["ended_us"])
 
 
 def downgrade() -> None:
+    op.drop_index(op.f("ix_jobs_ended_us"), "jobs")
     op.drop_table("webhooks")
