@@ -29,9 +29,9 @@ from scheduler.core.state import State
 from scheduler.core.turn import Turn
 
 
-def take_plan(state: State, now: int) -> Plan | None:
-    """The next question to the policy, or None while one is open or nothing has changed."""
-    if state.planning or not state.plan_wanted:
+def take_plan(state: State, now: int, gap_s: float = 0.0) -> Plan | None:
+    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh."""
+    if state.planning or not state.plan_wanted or now < state.planned_us + us(gap_s):
         return None
     state.planning, state.plan_wanted, state.planned_us = True, False, now
     return Plan(take_snapshot(state, now))
