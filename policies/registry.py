@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from policies.jct.allocating import AllocatingPolicy
 from policies.jct.goodput import Goodput
 from policies.jct.joint import Joint
+from policies.jct.levels import Levels
 from policies.jct.ordered import Fifo, Las, Srtf
 from policies.jct.policy import Policy
 from policies.jct.priority import PriorityPolicy
@@ -34,7 +35,7 @@ def find(name: str) -> Policy:
     if name == "priority":
         return PriorityPolicy()
     if name in ALLOCATORS:
-        return AllocatingPolicy(ALLOCATORS[name]())
+        return AllocatingPolicy(find_allocator(name))
     for point in entry_points(group=GROUP):
         if point.name == name:
             policy: Policy = point.load()()
@@ -43,7 +44,7 @@ def find(name: str) -> Policy:
 
 
 def find_allocator(name: str) -> Allocator:
-    """An allocator by its name. Raises ValueError."""
+    """An allocator by its name, with strict priorities around it. Raises ValueError."""
     if name not in ALLOCATORS:
         raise ValueError(f"unknown policy {name!r}; choose one of {', '.join(sorted(ALLOCATORS))}")
-    return ALLOCATORS[name]()
+    return Levels(ALLOCATORS[name]())

@@ -23,10 +23,10 @@ from policies import registry
 from scheduler.api.app import create_app
 from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
-from scheduler.core.entities import Attempt, Entity, Event, Generation, Job, JobState, Member
+from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
-from scheduler.core.settings import CoreSettings
+from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
@@ -108,14 +108,16 @@ class Daemon:
     async def release(self, job: int, actor: str) -> None:
         await self._driver.ask(lambda number: Release(request=number, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         found = self.state.members.get((job, attempt, member))
         if found is None and (story := await self.story(job)) is not None:
             members = (m for m in story.members if (m.attempt, m.number) == (attempt, member))
             found = next(members, None)
         if found is None:
             raise JctError(Code.NOT_FOUND, f"job {job} has no member {member} in attempt {attempt}")
-        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit)
+        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit, since_s)
 
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         return await asyncio.to_thread(self._history.events, job, after, limit)
@@ -197,7 +199,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     core = CoreSettings(
         jobs_kept=settings.ended_in_memory, retention_s=settings.retention, auto_drain_share=settings.auto_drain_share
     )
-    state = repository.load(core.jobs_kept)
+    oldest_us = time.time_ns() // 1000 - us(settings.retention) if settings.retention is not None else 0
+    state = repository.load(core.jobs_kept, oldest_us)
     driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
@@ -256,13 +259,8 @@ def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     return vault.open(secret.sealed)
 
 
-def _shows_in_targets(row: Entity) -> bool:
-    """A job that only waits is on no node."""
-    return isinstance(row, Attempt | Generation | Member) or (isinstance(row, Job) and row.state is JobState.ACTIVE)
-
-
 def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
-    fleet.after_commit(effects.refusals, any(map(_shows_in_targets, effects.rows)))
+    fleet.after_commit(effects.refusals, effects.rows)
     metrics.take(effects.events)
     ring.add(effects.events)
 

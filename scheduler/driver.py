@@ -19,7 +19,7 @@ from scheduler.core.effects import Effects, Plan, Reply
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import CoreEvent, Planned, Request, Tick
 from scheduler.core.passes import take_plan
-from scheduler.core.settings import US, CoreSettings
+from scheduler.core.settings import US, CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.timers import next_deadline
@@ -33,6 +33,7 @@ BATCH_S = 0.01
 BATCH_EVENTS = 200
 ADMIT_S = 5.0
 RETRY_S = 0.5
+LOOK_S = 0.1
 
 
 class Driver:
@@ -56,6 +57,8 @@ class Driver:
         self._events: asyncio.Queue[CoreEvent] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
         self._numbers = itertools.count(1)
+        self._due_us = self._looked_us = 0
+        self._unlooked = True
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         state.started_us = now_us()
         state.plan_wanted = True
@@ -93,7 +96,9 @@ class Driver:
         try:
             await self._passes.start()
             while True:
-                await self._turn(await self._collect())
+                if batch := await self._collect():
+                    await self._turn(batch)
+                    self._unlooked = True
         finally:
             if self._pass is not None:
                 self._pass.cancel()
@@ -102,15 +107,25 @@ class Driver:
 
     async def _collect(self) -> list[CoreEvent]:
         """The first event, or a Tick when a timer is due; then whatever comes within a moment."""
-        due_s = (next_deadline(self.state, self.now_us(), self.settings) - self.now_us()) / US
+        batch: list[CoreEvent] = []
         try:
-            batch = [await asyncio.wait_for(self._events.get(), max(0.0, due_s))]
+            batch.append(await asyncio.wait_for(self._events.get(), self._quiet_s()))
+            await asyncio.sleep(BATCH_S)
         except TimeoutError:
-            return [Tick()]
-        await asyncio.sleep(BATCH_S)
+            pass
         while len(batch) < BATCH_EVENTS and not self._events.empty():
             batch.append(self._events.get_nowait())
-        return [*batch, Tick()]
+        return batch if self.now_us() < self._due_us else [*batch, Tick()]
+
+    def _quiet_s(self) -> float:
+        """How long there is nothing to do if no event comes. All timers are looked at only now and then: with
+        thousands of jobs that takes a while, and none needs to be exact to a tenth of a second."""
+        now, look_us = self.now_us(), self._looked_us + us(LOOK_S)
+        if now >= self._due_us or (self._unlooked and now >= look_us):
+            self._due_us, self._looked_us = next_deadline(self.state, now, self.settings), now
+            self._unlooked = False
+        until = min(self._due_us, look_us) if self._unlooked else self._due_us
+        return max(0.0, (until - now) / US)
 
     async def _turn(self, batch: list[CoreEvent]) -> None:
         out = Effects()

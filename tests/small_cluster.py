@@ -144,7 +144,9 @@ class SmallCluster:
     async def release(self, job: int, actor: str) -> None:
         self._ask(Release(request=1, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         if (job, attempt, member) not in self.state.members:
             raise JctError(Code.NOT_FOUND, "no such member")
         written = self.logs.get((job, attempt, member), b"")

@@ -19,7 +19,8 @@ from policies.model.decision import Decisions, Preempt, Resize, Start, Wait
 from policies.model.device import DeviceKind
 
 LEVEL = 10.0
-"""Ten points of priority double a job's weight."""
+"""Ten points of priority double a job's weight, at most so many times."""
+DOUBLINGS = 5.0
 
 
 class AllocatingPolicy:
@@ -78,6 +79,7 @@ class _Books:
         placement = dict(Counter(self.where[device] for device in held if device in self.where))
         menu: tuple[Option, ...] = options(job.menu, self.ledger.kinds_of(job))
         steps: float | None = job.remaining_steps if job.work_known else None
+        menu_known = bool(menu)
         if not menu and not job.pending:
             menu, steps = (self._as_it_runs(job, len(held)),), 1.0
         elif not menu:
@@ -87,10 +89,11 @@ class _Books:
         return JobDemand(
             id=str(job.id), age_s=(self.snapshot.now_us - job.submitted_us) / 1e6, menu=menu, remaining_steps=steps,
             attained_gpu_s=job.attained_gpu_s, restarts=job.changes,
-            since_change_s=(self.snapshot.now_us - job.changed_us) / 1e6, weight=2.0 ** ((job.priority - 50) / LEVEL),
+            since_change_s=(self.snapshot.now_us - job.changed_us) / 1e6, weight=_weight(job),
             placement=placement, plan=job.plan, frozen=not job.pending and not job.preemptible,
             asked=job.preferred,
-            avoid=tuple(_room_name(*key) for key in self.rooms if key[0] in job.avoid),
+            avoid=tuple(_room_name(*key) for key in self.rooms if key[0] in job.avoid), level=job.priority,
+            expects=0 if menu_known else job.menu.min_devices - 1,
         )  # fmt: skip
 
     def _as_it_runs(self, job: JobView, devices: int) -> Option:
@@ -163,6 +166,10 @@ class _Books:
 
 def _room_name(node: str, kind: str) -> str:
     return f"{node}/{kind}"
+
+
+def _weight(job: JobView) -> float:
+    return float(2.0 ** max(-DOUBLINGS, min(DOUBLINGS, (job.priority - 50) / LEVEL)))
 
 
 def _plan(grant: Grant) -> ParallelPlan | None:

@@ -7,10 +7,11 @@ job gains over going on as it is (or waiting until enough others have ended) aga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from policies.jct.clearing import Clearing, by_node
 from policies.jct.problem import NOTHING, Option, Placement
 from policies.jct.work import Work
 
@@ -39,8 +40,8 @@ def make_room(now: Pass, work: Work) -> bool:
     best: Deal | None = None
     own = work.job.placement
     now.rooms.give(own)
-    on_node = _running_on(now, work)
-    for option in sorted(work.options, key=lambda option: now.cost(work, option))[:WAYS]:
+    on_node = by_node([other for other in now.works.values() if now.movable(other) and other is not work])
+    for option in now.by_cost(work)[:WAYS]:
         if now.effort <= 0:
             break
         deal = _deal(now, work, option, on_node)
@@ -75,22 +76,15 @@ def keep_nodes(now: Pass, work: Work) -> dict[str, int]:
     return {node.id: free for node in nodes[: len(shape)] if (free := now.rooms.free(node.id))}
 
 
-def _running_on(now: Pass, beneficiary: Work) -> dict[str, list[Work]]:
-    found: dict[str, list[Work]] = {}
-    for work in now.works.values():
-        if now.movable(work) and work is not beneficiary:
-            for node in work.job.placement:
-                found.setdefault(node, []).append(work)
-    return found
-
-
-def _deal(now: Pass, work: Work, option: Option, on_node: dict[str, list[Work]]) -> Deal | None:
+def _deal(now: Pass, work: Work, option: Option, on_node: Mapping[str, Sequence[Work]]) -> Deal | None:
     takes_s = work.takes_s(option)
     starved = work.job.id in now.starved
     before = now.present_cost(work) if work.current is not None else None
     if before is not None and before <= now.cost(work, option) * now.settings.gain:
         return None
-    victims = _cheapest_victims(now, option, takes_s, on_node, work.job.avoid, starved)
+    clearing = _clearing(now, option, takes_s, on_node, starved)
+    victims = clearing.victims(option, work.job.avoid)
+    now.effort -= clearing.visits
     if not victims and work.current is None:
         return None
     wait_s = 0.0 if before is not None else FAR_S if starved else _wait_s(now, work, option)
@@ -136,47 +130,19 @@ def _place_again(
     return others, lost
 
 
-def _cheapest_victims(
-    now: Pass, option: Option, takes_s: float, on_node: dict[str, list[Work]], avoid: Sequence[str], starved: bool
-) -> list[Work]:
-    """The jobs to set aside so that the option fits: on the nodes that are cheapest to clear. Empty where it cannot."""
-    shape = sorted(option.per_node or (option.devices,), reverse=True)
-    victims: dict[str, Work] = {}
-    used: set[str] = set()
-    room_elsewhere = now.rooms.free_of.get(option.kind, 0) >= option.devices
-    for need in shape:
-        best: tuple[float, str, list[Work]] | None = None
-        for node in now.rooms.nodes:
-            if node.kind != option.kind or node.id in used or node.id in avoid or node.devices < need:
-                continue
-            now.effort -= 1
-            pause_s = 0.0 if room_elsewhere else takes_s
-            chosen, cost = _clear(now, node.id, need, pause_s, on_node.get(node.id, ()), victims, starved)
-            if chosen is not None and (best is None or cost < best[0]):
-                best = (cost, node.id, chosen)
-        if best is None:
-            return []
-        used.add(best[1])
-        victims.update((victim.job.id, victim) for victim in best[2])
-    return list(victims.values())
-
-
-def _clear(
-    now: Pass, node: str, need: int, pause_s: float, there: Sequence[Work], already: dict[str, Work], starved: bool
-) -> tuple[list[Work] | None, float]:
-    """Whom to set aside on one node so that `need` devices are free there, and about what that costs."""
-    free = now.rooms.free(node)
-    free += sum(work.job.placement.get(node, 0) for work in already.values())
-    chosen: list[Work] = []
-    cost = 0.0
-    candidates = [work for work in there if work.job.id not in already and (starved or work.left_s > pause_s)]
-    for work in sorted(candidates, key=lambda work: (-work.job.placement[node], -work.left_s, work.job.id)):
-        if free >= need:
-            break
-        chosen.append(work)
-        cost += work.job.weight * pause_s + _restart_cost(now, work)
-        free += work.job.placement[node]
-    return (chosen, cost) if free >= need else (None, 0.0)
+def _clearing(
+    now: Pass, option: Option, pause_s: float, on_node: Mapping[str, Sequence[Work]], starved: bool
+) -> Clearing:
+    """Where its devices are free already, only on other nodes, all who are set aside may go on there."""
+    if now.rooms.free_of.get(option.kind, 0) >= option.devices:
+        pause_s = 0.0
+    return Clearing(
+        now.rooms,
+        on_node,
+        may=lambda work: starved or work.left_s > pause_s,
+        cost=lambda work: work.job.weight * pause_s + _restart_cost(now, work),
+        first=lambda work: (-work.left_s,),
+    )
 
 
 def _restart_cost(now: Pass, work: Work) -> float:

@@ -37,6 +37,11 @@ class Goodput:
         return _place(works, chosen, rooms)
 
 
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        """The older first, with its smallest sizes first."""
+        return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+
+
 def _offered(work: Work) -> list[Option]:
     """One option a size and kind, and what the job has."""
     best: dict[tuple[str, int], Option] = {}

@@ -12,15 +12,16 @@ cluster, and a change only where it pays for its restart. One pass:
 1. Running jobs keep what they have.
 2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
 3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
-   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `waiting_bound_s`.
+   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `patience`.
 4. For those that do not fit, others may make room: see `concessions`.
 5. Running jobs change to better options.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from policies.jct.concessions import keep_nodes, make_room
+from policies.jct.patience import PATIENCE, Patience, starves
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.work import Work, look_at
@@ -32,8 +33,7 @@ class Settings:
 
     unsure_gain, unsure_growth: the same, and to at most how many times its devices, where remaining work is unknown.
     settled_restarts: a job is left alone after a change for so many times as long as a restart takes it. patience: a
-    waiting job takes an option at most so many times as costly as its best. starving_s, starving_runs: a job may wait
-    so long, and so many times as long as it would run.
+    waiting job takes an option at most so many times as costly as its best. bound: on waiting.
     """
 
     price: float = 2.0
@@ -42,8 +42,7 @@ class Settings:
     unsure_growth: int = 2
     settled_restarts: float = 2.3
     patience: float = 2.0
-    starving_s: float = 14_400.0
-    starving_runs: float = 4.0
+    bound: Patience = PATIENCE
 
 
 @dataclass(slots=True)
@@ -68,6 +67,9 @@ class Pass:
     def cost(self, work: Work, option: Option) -> float:
         """Of ending by an option that is new to the job."""
         return work.takes_s(option) * self.rate(work, option)
+
+    def by_cost(self, work: Work) -> list[Option]:
+        return sorted(work.options, key=lambda option: self.cost(work, option))
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
@@ -113,14 +115,10 @@ class Joint:
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
         rooms = Rooms(problem.nodes)
         works = {job.id: look_at(job, rooms.kinds) for job in problem.jobs}
-        devices = max(1, sum(node.devices for node in problem.nodes))
-        weight = sum(job.weight for job in problem.jobs)
-        now = Pass(
-            self.settings, rooms, works, self.settings.price * _pressure(works.values(), devices) / devices, weight,
-            {}, effort,
-        )
+        now = self._pass(problem, rooms, works, effort)
         waiting = [work for job in problem.jobs if not job.placement and (work := works[job.id]).options]
-        starved = sorted((w for w in waiting if _starves(now, w)), key=lambda w: (-w.job.age_s, w.job.id))
+        starved = [work for work in waiting if starves(self.settings.bound, work)]
+        starved.sort(key=lambda work: (-work.job.age_s, work.job.id))
         now.starved = frozenset(work.job.id for work in starved)
         blocked = _start(now, starved)
         kept = keep_nodes(now, blocked[0]) if blocked else {}
@@ -136,24 +134,24 @@ class Joint:
         )
 
 
-def _pressure(works: Iterable[Work], devices: int) -> float:
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        """The order of starts; options by what they cost."""
+        now = self._pass(problem, Rooms(problem.nodes), {work.job.id: work for work in waiting}, 0)
+        return [(work, now.by_cost(work)) for work in _in_order(waiting)]
+
+    def _pass(self, problem: Problem, rooms: Rooms, works: dict[str, Work], effort: int) -> Pass:
+        devices = max(1, sum(node.devices for node in problem.nodes))
+        weight = sum(job.weight for job in problem.jobs) + problem.others_weight
+        price = self.settings.price * _pressure(works.values(), problem.others_devices, devices) / devices
+        return Pass(self.settings, rooms, works, price, weight, {}, effort)
+
+
+def _pressure(works: Iterable[Work], others: int, devices: int) -> float:
     """How much of the cluster is wanted: what is held, and the least that the waiting need; at most 1."""
-    wanted = sum(
+    wanted = others + sum(
         work.job.devices or min((option.devices for option in work.options), default=0) for work in works
     )
     return min(1.0, wanted / devices)
-
-
-def waiting_bound_s(settings: Settings, fastest_s: float) -> float:
-    """The longest that a job waits in one stretch before it comes before all others; it then starts once the jobs on
-    its nodes have ended or have settled, after the starved jobs before it."""
-    return settings.starving_s + settings.starving_runs * fastest_s
-
-
-def _starves(now: Pass, work: Work) -> bool:
-    fastest_s = min(work.takes_s(option) for option in work.options)
-    waited_s = work.job.since_change_s if work.job.attained_gpu_s else work.job.age_s
-    return waited_s > waiting_bound_s(now.settings, fastest_s)
 
 
 def _in_order(works: Iterable[Work]) -> list[Work]:

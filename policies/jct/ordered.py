@@ -5,7 +5,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from policies.jct.problem import NOTHING, Grant, JobDemand, Option, Placement, Problem
 from policies.jct.rooms import Rooms
@@ -38,6 +38,10 @@ class Fifo:
                 if shadow_s is None and (options := asked_options(work)):
                     shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
         return tuple(grants)
+
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
 
 
 def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]], job: JobDemand) -> float:
@@ -75,6 +79,10 @@ class _Preempting:
             elif work.job.placement:
                 grants.append(Grant(work.job.id, NOTHING))
         return tuple(grants)
+
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]
 
 
 class _Book:

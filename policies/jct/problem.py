@@ -4,10 +4,13 @@ Allocators see only this. It is made from a cluster's snapshot, from a simulated
 that the same decision serves all three. Names are opaque; steps are whatever unit the caller counts in.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from policies.jct.work import Work
 
 Placement = Mapping[str, int]
 """Devices on each used node, in node order; empty for none."""
@@ -60,6 +63,7 @@ class JobDemand:
     remaining_steps: None where unknown. attained_gpu_s: device-seconds held so far. since_change_s: since it got what
     it holds, or since it lost everything. frozen: not to be touched in this pass. asked: the device count its user
     asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use.
+    level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
     """
 
     id: str
@@ -77,6 +81,8 @@ class JobDemand:
     frozen: bool = False
     asked: int | None = None
     avoid: tuple[str, ...] = ()
+    level: int = 0
+    expects: int = 0
 
     @property
     def devices(self) -> int:
@@ -85,11 +91,17 @@ class JobDemand:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have."""
+    """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have.
+
+    others_weight, others_devices: of jobs that are decided apart, the sum of their weights, and how many devices they
+    hold or want at least.
+    """
 
     now_s: float
     nodes: tuple[NodeRoom, ...]
     jobs: tuple[JobDemand, ...]
+    others_weight: float = 0.0
+    others_devices: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +118,7 @@ class Allocator(Protocol):
     """Deterministic and pure. effort bounds its search in steps of its own; any effort gives a valid answer."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]: ...
+
+    def claims(self, problem: Problem, waiting: "Sequence[Work]") -> "list[tuple[Work, Sequence[Option]]]":
+        """In which order waiting jobs may take what lower levels have, and which options each may take, best first."""
+        ...

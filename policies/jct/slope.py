@@ -6,6 +6,7 @@ where its devices bring more to others, and only when its restart is small besid
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from policies.jct.ordered import asked_options
@@ -31,6 +32,11 @@ class Slope:
             rooms.give(work.job.placement)
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
+
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        """The older first, with its smallest sizes first."""
+        return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
 
 
 def _settled(work: Work) -> bool:

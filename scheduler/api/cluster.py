@@ -53,8 +53,13 @@ class Cluster(Protocol):
     async def ask(self, make: Callable[[int], Request]) -> int:
         """Any request of the core, made with the number it gets; the job's id, or 0 where it is about none."""
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
-        """Asks the member's node; NOT_FOUND for an unknown member, a Chunk with `missing` where the log is away."""
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
+        """Asks the member's node; NOT_FOUND for an unknown member, a Chunk with `missing` where the log is away.
+
+        since_s: instead of an offset, for what was written in so many last seconds.
+        """
 
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         """From the database, oldest first, with seq > after."""

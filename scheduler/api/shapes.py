@@ -135,8 +135,10 @@ class JobView(JobSummary):
     note: str
     entrypoint: str
     command: list[str]
+    script: str
     time_limit_s: float | None
     begin: str | None
+    deadline: str | None
     after: list[AfterView]
     array: int | None
     task: int | None

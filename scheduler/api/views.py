@@ -121,8 +121,10 @@ def job_view(story: Story, moment: Moment) -> JobView:
         note=spec.note,
         entrypoint=spec.entrypoint,
         command=list(spec.command),
+        script=spec.script,
         time_limit_s=spec.time_limit_s,
         begin=rfc3339(spec.begin_us),
+        deadline=rfc3339(spec.deadline_us),
         after=[AfterView(job=parent, how=how) for parent, how in spec.after],
         array=job.array,
         task=job.task,
@@ -159,7 +161,7 @@ def _used(story: Story, now_us: int) -> UsedView:
 def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
     members = [member for member in story.members if member.attempt == attempt.number]
     generation = story.shape_of(attempt.number)
-    plan = generation.plan if generation and not story.job.spec.command else None
+    plan = generation.plan if generation and not story.job.spec.is_command else None
     ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
     return AttemptView(
         attempt=attempt.number,
@@ -197,7 +199,7 @@ def _member_view(member: Member, rank: int | None) -> MemberView:
 
 def _newest_plan(story: Story) -> Plan | None:
     """Of the newest attempt that had one; a probe has none."""
-    if story.job.spec.command:
+    if story.job.spec.is_command:
         return None
     shapes = (story.shape_of(attempt.number) for attempt in reversed(story.attempts))
     return plan_view(next((shape.plan for shape in shapes if shape is not None and shape.plan is not None), None))

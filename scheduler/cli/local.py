@@ -1,6 +1,7 @@
 """A cluster on this machine: a daemon and agents as separate processes. `jct up`, `jct demo` and tests start it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -69,13 +70,15 @@ class LocalCluster:
         return facts if facts.get("pid") == self.daemon.pid else None
 
     def start_agent(self, node: str, devices: str | None = None, *options: str) -> None:
-        """Lets the node's key in and starts its agent; it registers on its own."""
+        """Lets the node's key in and starts its agent; it registers on its own. options: more of the agent's own."""
         from scheduler.transport.keys import allow_agent
 
         folder = self.state / "agents" / node
         allow_agent(self.daemon_folder, folder, node)
         command = ["agent.main", "--connect", str(self.facts["agents"]), "--state", str(folder), "--node", node]
         command += ["--server-key", str(self.daemon_folder / "daemon.key")]
+        if os.geteuid() == 0 and "--accounts" not in options:
+            command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]
         self.agents[node] = _start([*command, *options], folder / "agent.log")

@@ -69,6 +69,7 @@ class EndCause(StrEnum):
     PLAN_MISMATCH = "plan_mismatch"
     BAD_SPEC = "bad_spec"
     TIME_LIMIT = "time_limit"
+    DEADLINE = "deadline"
     REQUEUED = "requeued"
 
 

@@ -185,5 +185,5 @@ def _explain(turn: Turn, wait: Wait) -> None:
     if job.reason_code != wait.code:
         turn.put(replace(job, reason_code=wait.code, reason=wait.text, reason_since_us=turn.now))
         turn.note("Waiting", f"{wait.code}: {wait.text}", job=job.id)
-    else:
+    elif job.reason != wait.text:
         state.jobs[job.id] = replace(job, reason=wait.text)

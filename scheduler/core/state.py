@@ -110,6 +110,7 @@ class State:
     stopping jobs start as once they have stopped, with the nonce of that attempt; a restart of the daemon forgets it,
     and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
+    measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
     measured: menus by spec key, used instead of the planner's. health_beat: the session and number of the beat whose
     health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
     """
@@ -148,6 +149,7 @@ class State:
     changed_us: dict[int, int] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
+    known: dict[str, Probed] = field(default_factory=dict)
     health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
     undrained: dict[str, str] = field(default_factory=dict)
     version: int = 0
@@ -189,6 +191,7 @@ class State:
                 self.devices[entity.id] = entity
             case ProfileRecord():
                 self.profiles[entity.spec_key, entity.device_kind] = entity
+                self.known.pop(entity.spec_key, None)
             case Account():
                 self.accounts[entity.team, entity.user] = entity
             case _:
@@ -291,6 +294,12 @@ class State:
 
     def probed(self, job: Job) -> "Probed":
         """What is known of the job's model, from its own probe or from that of an equal job before it."""
+        known = self.known.get(job.spec_key)
+        if known is None:
+            known = self.known[job.spec_key] = self._probed(job)
+        return known
+
+    def _probed(self, job: Job) -> "Probed":
         records = [record for (key, _), record in self.profiles.items() if key == job.spec_key]
         return Probed(
             profiles=tuple(profile for record in records for profile in record.profiles),

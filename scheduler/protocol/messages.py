@@ -238,7 +238,8 @@ class BeatAck(Message, frozen=True, kw_only=True):
 
 
 class Read(Message, frozen=True, kw_only=True):
-    """Asks for a member's log from an offset in bytes; negative counts from the end."""
+    """Asks for a member's log from an offset in bytes; negative counts from the end. since_s: instead of an offset, for
+    what was written in so many last seconds."""
 
     request: int
     job: int
@@ -246,6 +247,7 @@ class Read(Message, frozen=True, kw_only=True):
     member: int
     offset: int
     limit: int = 65536
+    since_s: float | None = None
 
 
 class Chunk(Message, frozen=True, kw_only=True):

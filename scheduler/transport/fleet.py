@@ -2,15 +2,16 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from scheduler.core.entities import Entity
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import CoreEvent, NodeHeard, NodeHello, NodeReports
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
-from scheduler.core.targets import all_targets, targets_of
+from scheduler.core.targets import nodes_touched, targets_by_node
 from scheduler.protocol.messages import (
     Beat,
     BeatAck,
@@ -121,12 +122,14 @@ class Fleet:
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 
-    def after_commit(self, refusals: list[tuple[str, str, str]], changed: bool = True) -> None:
+    def after_commit(self, refusals: list[tuple[str, str, str]], rows: Iterable[Entity]) -> None:
         """Welcome or refuse the newly come, and send Targets to every node whose Targets have changed.
 
-        changed: whether anything was committed that Targets are made of.
+        rows: what was committed.
         """
-        everybody = all_targets(self._state, self._settings) if changed else None
+        touched = dict.fromkeys(nodes_touched(self._state, rows))
+        unsent = [one.node for one in self._sessions.values() if one.targets is None]
+        wanted = targets_by_node(self._state, {**touched, **dict.fromkeys(unsent)}, self._settings)
         for key, session_id, why in refusals:
             if (refused := self._sessions.pop((key, session_id), None)) is not None:
                 self._sender.send(refused.route, Refused(session=session_id, why=why))
@@ -138,12 +141,7 @@ class Fleet:
             if not session.welcomed:
                 session.welcomed = True
                 self._sender.send(session.route, Welcome(epoch=self._state.epoch, session=session.session))
-            if everybody is None and session.targets is not None:
-                continue
-            if everybody is None:
-                targets = targets_of(self._state, session.node, self._settings)
-            else:
-                targets = everybody.get(session.node, ())
+            targets = wanted.get(session.node, session.targets)
             if targets != session.targets:
                 session.targets = targets
                 session.version += 1
@@ -157,13 +155,17 @@ class Fleet:
         )
         self._sender.send(session.route, message)
 
-    async def read_log(self, node: str, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, node: str, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away or does not answer."""
         session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
         request = next(self._numbers)
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
         self._reads[request] = future
-        ask = Read(request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit)
+        ask = Read(
+            request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit, since_s=since_s
+        )
         try:
             if session is None or not self._sender.send(session.route, ask):
                 raise TimeoutError

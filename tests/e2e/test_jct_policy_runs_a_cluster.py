@@ -1,11 +1,9 @@
-"""The `jct` policy in a real daemon: probes, joint sizes, priorities as weights, and every job ends."""
+"""The daemon's policy, `jct`, on a real cluster: probes, joint sizes, and every job ends."""
 
-import pytest
 from cluster import Cluster
 
 
-def test_jobs_share_and_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JCT_SERVER_POLICY", "jct")
+def test_jobs_share_and_end(cluster: Cluster) -> None:
     cluster.begin(one="fake:4")
     alone = cluster.submit(gpus={"min": 1, "max": 4}, work={"total": "30 steps"})
     cluster.until_step(alone, 1)

@@ -6,15 +6,22 @@ from gang import Site, curve, plan
 
 def test_a_preempted_job_resumes_on_another_stage_count_without_changing_a_bit(cluster: Cluster, site: Site) -> None:
     arguments = {"steps": 150, "dropout": 0.1}
-    cluster.begin(one="cpu:2", two="cpu:2")
+    important = {"arguments": {"steps": 100_000, "pace_s": 0.1}, "priority": 80}
+    cluster.begin(one="cpu:1", two="cpu:1")
+    measured = cluster.submit(**important)
+    cluster.until_step(measured, 1)
+    cluster.client.act(measured, "cancel")
+    cluster.until_state(measured, "CANCELLED")
     low = cluster.submit(
         arguments={**arguments, "pace_s": 0.02}, checkpoint=True, gpus={"min": 1, "max": 2}, priority=10,
         parallel={"micro_batch_size": 2},
     )
     cluster.until_step(low, 2)
-    high = cluster.submit(arguments={"steps": 100_000, "pace_s": 0.1}, gpus=3, priority=80)
+    high = cluster.submit(**important, gpus=2)
+    cluster.until_step(high, 1)
+    cluster.client.call("POST", "nodes/two/drain", body={"reason": "test"})
+    cluster.client.act(high, "cancel")
     ended = cluster.until_state(low, "COMPLETED", patience_s=120)
-    assert cluster.job(high)["state"] == "RUNNING"
     trained = [attempt for attempt in ended["attempts"] if attempt["kind"] == "train"]
     assert ended["preemptions"] == 1
     assert [attempt["stages"] for attempt in trained] == [2, 1]

@@ -107,10 +107,10 @@ def test_a_job_file_may_come_from_standard_input(cluster, job_file):
 
 
 def test_everything_wrong_with_a_file_is_told_and_nothing_submitted(jct, cluster, job_file):
-    code, out, err = jct("submit", job_file("prioritty: 3\ndeadline: 3\ngrace: soon"))
+    code, out, err = jct("submit", job_file("prioritty: 3\nsetup: 3\ngrace: soon"))
     assert (code, out) == (2, "")
     assert "prioritty: there is no such field\n  did you mean 'priority'?" in err
-    assert "deadline is not supported yet" in err
+    assert "setup is not supported yet" in err
     assert "grace: 'soon' is no duration" in err
     assert cluster.state.jobs == {}
 

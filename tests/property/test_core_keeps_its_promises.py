@@ -1,6 +1,7 @@
 """The core under random events, with agents that restart, reboot and fall silent and a wire that loses messages."""
 
 import copy
+from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
@@ -11,8 +12,9 @@ from live_gangs import Gang, LiveAgent
 from policies.jct.allocating import AllocatingPolicy
 from policies.jct.joint import Joint
 from policies.jct.policy import Policy
-from policies.jct.problem import Grant, Problem
+from policies.jct.problem import Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.work import Work
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
 from policies.registry import find as find_policy
@@ -377,6 +379,9 @@ class Restless:
             if placement or job.placement:
                 grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))
         return tuple(grants)
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return [(work, work.options) for work in waiting]
 
 
 class RestlessMachine(CoreMachine):

@@ -1,7 +1,8 @@
 """What the `jct` policy promises: large where it is free, small where others wait, no change that does not pay, no job
 that waits for ever."""
 
-from policies.jct.joint import Joint, Settings, waiting_bound_s
+from policies.jct.joint import Joint, Settings
+from policies.jct.patience import Patience, waiting_bound_s
 from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
 from policies.jct.rooms import Rooms
 
@@ -51,7 +52,7 @@ def test_a_long_job_makes_way_for_a_short_one() -> None:
 
 def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
     """FAULTS B33: eight 1-device jobs of two minutes at a time, without end."""
-    settings = Settings(starving_s=3_600.0)
+    settings = Settings(bound=Patience(3_600.0))
     small = Options([Option("gpu", 1, 1.0, 0.0, "one", (1,))])
     gang = Options([Option("gpu", 8, 1.0, 0.0, "all", (8,))])
     rooms, ends, made = Rooms(nodes(1)), {}, 0
@@ -70,7 +71,7 @@ def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
         room = tuple(NodeRoom(node.id, "gpu", 8, rooms.free(node.id)) for node in rooms.nodes)
         for grant in Joint(settings).allocate(Problem(float(now), room, tuple(jobs)), 1000):
             if grant.id == "gang":
-                assert now <= waiting_bound_s(settings, 120.0) + 120.0 + 15.0
+                assert now <= waiting_bound_s(settings.bound, 120.0) + 120.0 + 15.0
                 return
             rooms.take(grant.placement)
             ends[grant.id] = (now + 120.0, grant.placement)

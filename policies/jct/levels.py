@@ -1,0 +1,192 @@
+"""Strict priorities around any allocator, so that no job waits for one of lower priority that may be stopped.
+
+1. Levels are decided from the highest down, each by the allocator, on what those above leave free.
+2. A waiting job that finds no room takes it from running jobs of strictly lower levels that may be stopped: the lowest,
+   then the fewest, then the youngest go. At their own level's turn they are placed anew, smaller or elsewhere, or wait.
+3. If the highest job that waits cannot have that either, the free devices of the nodes that will be its own are kept
+   from lower levels, but for jobs that end before it can start; what a job on its probe will want is kept too. So
+   growth below never holds a job back.
+4. A job that has waited for longer than its bound counts as one of the highest level that is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from policies.jct.clearing import Clearing, by_node
+from policies.jct.patience import PATIENCE, Patience, starves
+from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, NodeRoom, Option, Options, Placement, Problem
+from policies.jct.rooms import Rooms
+from policies.jct.work import Work, look_at
+
+WAYS = 4
+"""Options tried for a job that takes from lower levels, best first."""
+
+
+class Levels:
+    """An allocator that asks another, level by level. Where there is one level only, it just asks."""
+
+    def __init__(self, allocator: Allocator, patience: Patience = PATIENCE) -> None:
+        self._allocator = allocator
+        self._patience = patience
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        if len({job.level for job in problem.jobs}) < 2:
+            return self._allocator.allocate(problem, effort)
+        return _Descent(problem, self._allocator, effort, self._patience).run()
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return self._allocator.claims(problem, waiting)
+
+
+@dataclass(slots=True)
+class _Descent:
+    """One pass. jobs: as they stand at this point of it; works: the same, with what is left of them. kept: free devices
+    that are kept for a waiting job of a level above, for wait_s seconds."""
+
+    problem: Problem
+    allocator: Allocator
+    effort: int
+    patience: Patience
+    rooms: Rooms = field(init=False)
+    jobs: dict[str, JobDemand] = field(init=False)
+    works: dict[str, Work] = field(init=False)
+    grants: dict[str, Grant] = field(default_factory=dict)
+    kept: Placement = field(default_factory=lambda: NOTHING)
+    wait_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.rooms = Rooms(self.problem.nodes)
+        self.jobs = {job.id: job for job in self.problem.jobs}
+        self.works = {job.id: look_at(job, self.rooms.kinds) for job in self.problem.jobs}
+
+    def run(self) -> tuple[Grant, ...]:
+        levels: dict[int, list[str]] = {}
+        top = max(job.level for job in self.problem.jobs)
+        for job in self.problem.jobs:
+            waits = not job.placement and self.works[job.id].options
+            level = top if waits and starves(self.patience, self.works[job.id]) else job.level
+            levels.setdefault(level, []).append(job.id)
+        for level in sorted(levels, reverse=True):
+            self._decide(level, levels[level])
+        return tuple(grant for id, grant in self.grants.items() if self._changes(id, grant))
+
+    def _changes(self, id: str, grant: Grant) -> bool:
+        return bool(grant.placement or self.works[id].job.placement)
+
+    def _decide(self, level: int, ids: Sequence[str]) -> None:
+        self._ask([self.jobs[id] for id in ids])
+        blocked = self._waiting(ids)
+        for work, options in self.allocator.claims(self._question(ids), blocked):
+            self._take_from_lower(level, work, options)
+        self._keep_for_probed(ids)
+        blocked = self._waiting(ids)
+        if self.kept:
+            self._ask([job for work in blocked if (job := self._brief(work)) is not None], self.kept)
+        elif blocked:
+            self._keep_for(*self.allocator.claims(self._question(ids), blocked)[0])
+
+    def _ask(self, jobs: Sequence[JobDemand], more: Placement = NOTHING) -> None:
+        """more: devices that these jobs may use besides what is free."""
+        if not jobs:
+            return
+        self.rooms.give(more)
+        for grant in self.allocator.allocate(self._question([job.id for job in jobs], jobs), self.effort):
+            self._grant(grant)
+        left = {node: count for node, kept in more.items() if (count := min(kept, self.rooms.free(node)))}
+        self.rooms.take(left)
+        self.kept = left if more else self.kept
+
+    def _question(self, ids: Iterable[str], jobs: Sequence[JobDemand] | None = None) -> Problem:
+        """About some jobs; the others are known by what they want in all."""
+        asked = set(ids)
+        others = [work for id, work in self.works.items() if id not in asked]
+        wanted = sum(w.job.devices or min((o.devices for o in w.options), default=0) for w in others)
+        nodes = tuple(NodeRoom(n.id, n.kind, n.devices, self.rooms.free(n.id)) for n in self.problem.nodes)
+        own = tuple(self.jobs[id] for id in ids) if jobs is None else tuple(jobs)
+        return replace(
+            self.problem, nodes=nodes, jobs=own, others_weight=sum(work.job.weight for work in others),
+            others_devices=wanted,
+        )  # fmt: skip
+
+    def _waiting(self, ids: Iterable[str]) -> list[Work]:
+        return [
+            look_at(self.jobs[id], self.rooms.kinds)
+            for id in ids
+            if not self.jobs[id].placement and not self.jobs[id].frozen and self.works[id].options
+        ]
+
+    def _grant(self, grant: Grant) -> None:
+        job = self.jobs[grant.id]
+        self.rooms.give(job.placement)
+        self.rooms.take(grant.placement)
+        self.jobs[grant.id] = replace(job, placement=grant.placement, plan=grant.plan)
+        self.grants[grant.id] = grant
+
+    # --- room from lower levels -----------------------------------------------------------------------------
+
+    def _take_from_lower(self, level: int, work: Work, options: Sequence[Option]) -> None:
+        """Only devices that lower jobs hold from before this pass; what they have been granted in it comes later."""
+        lower = [other for id, other in self.works.items() if self._may_lose(id, other, level)]
+        if not lower:
+            return
+        clearing = Clearing(
+            self.rooms, by_node(lower), may=lambda _: True,
+            cost=lambda other: 2.0 ** (other.job.level - level) * (1.0 + 1e-3 * other.job.devices),
+            first=lambda other: (other.job.level, other.job.age_s),
+        )  # fmt: skip
+        for option in options[:WAYS]:
+            victims = clearing.victims(option, work.job.avoid)
+            for victim in victims:
+                self.rooms.give(victim.job.placement)
+            placement = self.rooms.find(option, work.job.avoid) if victims else NOTHING
+            for victim in victims:
+                self.rooms.take(victim.job.placement)
+            if placement:
+                for victim in victims:
+                    self._grant(Grant(victim.job.id, NOTHING))
+                self._grant(Grant(work.job.id, placement, option.plan, option.step_time_s))
+                return
+
+    def _may_lose(self, id: str, other: Work, level: int) -> bool:
+        job = other.job
+        return job.level < level and not job.frozen and bool(job.placement) and id not in self.grants
+
+    # --- devices kept for a job that waits -------------------------------------------------------------------
+
+    def _keep_for(self, work: Work, options: Sequence[Option]) -> None:
+        """The nodes that will be its own are those where the last job ends soonest."""
+        if not options:
+            return
+        option = options[0]
+        free_in_s = {node.id: 0.0 for node in self.rooms.nodes}
+        for id, other in self.works.items():
+            ends_s = other.left_s if other.current is not None and id not in self.grants else float("inf")
+            for node in self.jobs[id].placement:
+                free_in_s[node] = max(free_in_s[node], ends_s)
+        fit = [room for room in self.rooms.nodes if room.kind == option.kind and room.id not in work.job.avoid]
+        kept: dict[str, int] = {}
+        needs = sorted(option.per_node, reverse=True) or [1] * option.devices
+        for room in sorted(fit, key=lambda room: (free_in_s[room.id], room.id)):
+            if needs and room.devices >= needs[0]:
+                kept[room.id] = self.rooms.free(room.id)
+                self.wait_s = max(self.wait_s, free_in_s[room.id])
+                del needs[: 1 if option.per_node else room.devices]
+        self.kept = {node: count for node, count in kept.items() if count}
+        self.rooms.take(self.kept)
+
+    def _keep_for_probed(self, ids: Iterable[str]) -> None:
+        """A job on its probe soon starts; nothing of a lower level shall then be in its way."""
+        for job in (self.jobs[id] for id in ids):
+            if job.expects and job.placement:
+                kind, left = self.rooms.kinds[next(iter(job.placement))], job.expects
+                for node in sorted(self.rooms.nodes, key=lambda node: -self.rooms.free(node.id)):
+                    if node.kind == kind and (count := min(left, self.rooms.free(node.id))):
+                        self.rooms.take({node.id: count})
+                        left -= count
+
+    def _brief(self, work: Work) -> JobDemand | None:
+        """The job with those options only that end before the kept devices are needed."""
+        if not work.known:
+            return None
+        brief = [option for option in work.options if work.takes_s(option) <= self.wait_s]
+        return replace(self.jobs[work.job.id], menu=Options(brief)) if brief else None
