@@ -26,7 +26,7 @@ from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
-from scheduler.core.settings import CoreSettings
+from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
@@ -202,7 +202,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     core = CoreSettings(
         jobs_kept=settings.ended_in_memory, retention_s=settings.retention, auto_drain_share=settings.auto_drain_share
     )
-    state = repository.load(core.jobs_kept)
+    oldest_us = time.time_ns() // 1000 - us(settings.retention) if settings.retention is not None else 0
+    state = repository.load(core.jobs_kept, oldest_us)
     driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"

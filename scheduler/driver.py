@@ -56,6 +56,7 @@ class Driver:
         self._pass: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[CoreEvent] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._open = 0
         self._numbers = itertools.count(1)
         self._due_us = self._looked_us = 0
         self._unlooked = True
@@ -65,7 +66,13 @@ class Driver:
 
     def post(self, event: CoreEvent) -> None:
         """An event that nobody waits for."""
+        self._open += 1
         self._events.put_nowait(event)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was posted is committed and told, and no pass is under way."""
+        return self._open == 0 and not self.state.planning
 
     async def ask(self, make: Callable[[int], Request]) -> int:
         """A request, answered after its commit with the job's id. Raises JctError; BUSY when the database is blocked,
@@ -96,9 +103,12 @@ class Driver:
         try:
             await self._passes.start()
             while True:
-                if batch := await self._collect():
-                    await self._turn(batch)
+                batch = await self._collect()
+                due = self.now_us() >= self._due_us
+                if batch or due:
+                    await self._turn([*batch, Tick()] if due else batch)
                     self._unlooked = True
+                self._open -= len(batch)
         finally:
             if self._pass is not None:
                 self._pass.cancel()
@@ -106,7 +116,7 @@ class Driver:
             self._writer.shutdown(wait=True)
 
     async def _collect(self) -> list[CoreEvent]:
-        """The first event, or a Tick when a timer is due; then whatever comes within a moment."""
+        """The first event, or none when a timer is due; then whatever comes within a moment."""
         batch: list[CoreEvent] = []
         try:
             batch.append(await asyncio.wait_for(self._events.get(), self._quiet_s()))
@@ -115,7 +125,7 @@ class Driver:
             pass
         while len(batch) < BATCH_EVENTS and not self._events.empty():
             batch.append(self._events.get_nowait())
-        return batch if self.now_us() < self._due_us else [*batch, Tick()]
+        return batch
 
     def _quiet_s(self) -> float:
         """How long there is nothing to do if no event comes. All timers are looked at only now and then: with
@@ -136,7 +146,7 @@ class Driver:
             if (future := self._waiting.get(reply.request)) is not None and not future.done():
                 future.set_result(reply)
         self.after_commit(out)
-        if (plan := take_plan(self.state, self.now_us())) is not None:
+        if (plan := take_plan(self.state, self.now_us(), self.settings.pass_gap_s)) is not None:
             self._pass = asyncio.create_task(self._decide(plan))
 
     async def _commit(self, out: Effects) -> None:

@@ -24,7 +24,8 @@ from scheduler.forecast.whatif import Comparison, compare, imagine
 log = structlog.get_logger()
 
 REST_S = 2.0
-"""Between two forecasts, and as long as the last one took."""
+REST_TIMES = 4.0
+"""Between two forecasts: so long, and so many times as long as the last one took."""
 
 STALE_S = 30.0
 """Older ones are made anew when somebody asks, and while jobs live."""
@@ -68,7 +69,7 @@ class Forecaster:
                 await self._wait()
                 begun = self._now_us()
                 await self._try_to_refresh()
-                await asyncio.sleep(REST_S + (self._now_us() - begun) / 1e6)
+                await asyncio.sleep(REST_S + REST_TIMES * (self._now_us() - begun) / 1e6)
         finally:
             await self._foreseer.close()
 

@@ -3,6 +3,7 @@
 Run as `python -P -m scheduler.forecast.process`. Question and answer are msgpack.
 """
 
+import os
 import sys
 import time
 import traceback
@@ -22,6 +23,7 @@ from scheduler.forecast.ahead import Fate, Pace, run_ahead
 FUTURES = 5
 LIMIT_S = 60.0
 BUDGET_S = 20.0
+NICENESS = 10
 """What the child spends on a question, all its futures together; it then breaks off."""
 
 
@@ -151,4 +153,5 @@ def _reply(data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
+    os.nice(NICENESS)
     serve(_reply, sys.stdin.buffer, sys.stdout.buffer)
