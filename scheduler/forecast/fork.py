@@ -40,7 +40,8 @@ class Fork(msgspec.Struct, frozen=True):
 
 def take(state: State, now_us: int) -> Fork:
     """Shares its entities with the state: encode it before the state moves on."""
-    jobs = {id: job for id, job in state.jobs.items() if job.state is not JobState.DONE or _holds(state, id)}
+    holding = {lease.job for lease in state.leases.values()}
+    jobs = {id: job for id, job in state.jobs.items() if job.state is not JobState.DONE or id in holding}
     newest = list(state.jobs.values())[-HISTORY:]
     arrivals = tuple(_arrival(state, job) for job in newest)
     copy = State(
@@ -56,10 +57,6 @@ def take(state: State, now_us: int) -> Fork:
         stops_to_change=dict(state.stops_to_change), measured=state.measured, version=state.version, plan_wanted=True,
     )  # fmt: skip
     return Fork(now_us, copy, arrivals)
-
-
-def _holds(state: State, job: int) -> bool:
-    return any(lease.job == job for lease in state.leases.values())
 
 
 def _of(book: dict[_Key, _Value], jobs: dict[int, Job]) -> dict[_Key, _Value]:

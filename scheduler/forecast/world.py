@@ -166,6 +166,14 @@ class ForkedWorld(World):
     def _members(self, attempt: Attempt) -> list[Member]:
         return self.state.present_members(attempt.job, attempt.number)
 
+    def note_progress(self, now: int) -> None:
+        """What running gangs have done by now, as their pilots would have told it."""
+        for (job, number), gang in self.gangs.items():
+            progress = self.state.progress.get(job)
+            runs = self.state.attempts[job, number].state is AttemptState.RUNNING
+            if progress is not None and runs and gang.attempt.kind is AttemptKind.TRAIN and gang.begins_us < now:
+                progress.step = max(int(gang.at(now)), int(gang.done) + 1)
+
     # --- words ----------------------------------------------------------------------------------------------
 
     def _say(self, gang: Gang, what: str, now: int) -> Iterator[NodeReports]:
