@@ -56,6 +56,11 @@ class Link:
         """There is something to report."""
         self._news.set()
 
+    @property
+    def settled(self) -> bool:
+        """Whether all news has been sent."""
+        return not self._news.is_set()
+
     async def run(self) -> None:
         """For the agent's life: a silent daemon is called again on a fresh socket. Raises RefusedByDaemon."""
         try:

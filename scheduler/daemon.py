@@ -30,6 +30,8 @@ from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
+from scheduler.forecast.forecaster import Forecaster
+from scheduler.forecast.process import ForecastProcess
 from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
@@ -60,10 +62,11 @@ class Daemon:
 
     def __init__(
         self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics,
-        webhooks: Webhooks,
+        webhooks: Webhooks, forecasts: Forecaster,
     ) -> None:  # fmt: skip
         self.ring = ring
         self.webhooks = webhooks
+        self.forecasts = forecasts
         self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
@@ -210,20 +213,23 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     secrets_of = partial(_secrets_of, state, vault)
     fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
     ring, metrics = EventRing(), Metrics(state, VERSION, driver.settings.half_life_s)
-    driver.after_commit = partial(_after_commit, fleet, ring, metrics)
+    forecasts = Forecaster(state, ForecastProcess(), settings.policy, driver.now_us, driver.post)
+    driver.after_commit = partial(_after_commit, fleet, ring, metrics, forecasts)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
     webhooks, feed = Webhooks(repository, vault), Feed(state, ring, repository.history)
     deliverer = Deliverer(webhooks, feed, driver.post, driver.now_us)
-    cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks)
+    cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks, forecasts)
     app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     _announce(settings, listener, router.endpoint, state.epoch)
     driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
-    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run()]
+    work = [
+        driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run(), forecasts.run(),
+    ]
     if settings.mqtt_url is not None:
         work.append(_publisher(settings.mqtt_url, feed, repository).run())
     if settings.retention is not None:
@@ -260,10 +266,13 @@ def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     return vault.open(secret.sealed)
 
 
-def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
+def _after_commit(
+    fleet: Fleet, ring: EventRing, metrics: Metrics, forecasts: Forecaster, effects: Effects
+) -> None:
     fleet.after_commit(effects.refusals, effects.rows)
     metrics.take(effects.events)
     ring.add(effects.events)
+    forecasts.after_commit(effects.rows)
 
 
 def _clock(state: State) -> "partial[int]":

@@ -57,6 +57,7 @@ class Driver:
         self._pass: asyncio.Task[None] | None = None
         self._events: asyncio.Queue[CoreEvent] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._open = 0
         self._numbers = itertools.count(1)
         self._due_us = self._looked_us = 0
         self._unlooked = True
@@ -66,7 +67,13 @@ class Driver:
 
     def post(self, event: CoreEvent) -> None:
         """An event that nobody waits for."""
+        self._open += 1
         self._events.put_nowait(event)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was posted is committed and told, and no pass is under way."""
+        return self._open == 0 and not self.state.planning
 
     async def ask(self, make: Callable[[int], Request]) -> int:
         """A request, answered after its commit with the job's id. Raises JctError; BUSY when the database is blocked,
@@ -97,9 +104,12 @@ class Driver:
         try:
             await self._passes.start()
             while True:
-                if batch := await self._collect():
-                    await self._turn(batch)
+                batch = await self._collect()
+                due = self.now_us() >= self._due_us
+                if batch or due:
+                    await self._turn([*batch, Tick()] if due else batch)
                     self._unlooked = True
+                self._open -= len(batch)
         finally:
             if self._pass is not None:
                 self._pass.cancel()
@@ -107,7 +117,7 @@ class Driver:
             self._writer.shutdown(wait=True)
 
     async def _collect(self) -> list[CoreEvent]:
-        """The first event, or a Tick when a timer is due; then whatever comes within a moment."""
+        """The first event, or none when a timer is due; then whatever comes within a moment."""
         batch: list[CoreEvent] = []
         quiet_s = self._quiet_s()
         planned_us = self.now_us() + us(quiet_s)
@@ -119,7 +129,7 @@ class Driver:
         self._excuse(planned_us)
         while len(batch) < BATCH_EVENTS and not self._events.empty():
             batch.append(self._events.get_nowait())
-        return batch if self.now_us() < self._due_us else [*batch, Tick()]
+        return batch
 
     def _excuse(self, planned_us: int) -> None:
         """This process was away for longer than planned: its database was blocked, or it was stopped. What it could not
@@ -149,7 +159,7 @@ class Driver:
             if (future := self._waiting.get(reply.request)) is not None and not future.done():
                 future.set_result(reply)
         self.after_commit(out)
-        if (plan := take_plan(self.state, self.now_us())) is not None:
+        if (plan := take_plan(self.state, self.now_us(), self.settings.pass_gap_s)) is not None:
             self._pass = asyncio.create_task(self._decide(plan))
 
     async def _commit(self, out: Effects) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from policies import registry
 from policies.jct.priority import PriorityPolicy
 from scheduler.api.metrics import Metrics
 from scheduler.core.entities import Event
@@ -25,6 +26,8 @@ from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.story import Story
 from scheduler.core.targets import targets_of
+from scheduler.forecast.forecaster import Forecaster
+from scheduler.forecast.process import Clock, Foresee, Foreseen, Weigh, Weighed, answer
 from scheduler.protocol.messages import Chunk, DeviceInfo, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
@@ -36,6 +39,18 @@ from scheduler.store.vault import Vault
 from scheduler.store.webhooks import Webhooks
 
 START_US = 1_800_000_000 * US
+
+
+class Inline:
+    """Forecasts without a process of their own."""
+
+    async def foresee(self, question: Foresee) -> Foreseen:
+        return answer(question, [registry.find(world.policy) for world in question.worlds], Clock())
+
+    async def weigh(self, question: Weigh) -> Weighed:
+        return registry.find(question.policy).terms(question.snapshot)
+
+    async def close(self) -> None: ...
 
 
 class SmallCluster:
@@ -59,6 +74,7 @@ class SmallCluster:
         self.missing = self.broken = ""
         self._now_us = START_US
         self._policy = PriorityPolicy()
+        self.forecasts = Forecaster(self.state, Inline(), "priority", self.now_us, self._step)
         self._version = 0
         self._agents = [
             SimulatedAgent(

@@ -7,6 +7,7 @@ from scheduler.core.entities import Event
 from scheduler.core.events import Request
 from scheduler.core.state import State
 from scheduler.core.story import Story
+from scheduler.forecast.forecaster import Forecaster
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.ring import EventRing
@@ -22,6 +23,9 @@ class Cluster(Protocol):
     @property
     def half_life_s(self) -> float:
         """In which what a team has used counts half."""
+
+    @property
+    def forecasts(self) -> Forecaster: ...
 
     @property
     def ring(self) -> EventRing:

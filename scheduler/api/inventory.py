@@ -14,10 +14,10 @@ router = APIRouter(tags=["cluster"])
 
 @router.get("/nodes", response_model=NodeList)
 async def nodes(caller: CallerDep, _: Plain) -> Response:
-    return answer(NodeList(nodes=node_views(Moment.of(caller.cluster.state, caller.cluster.now_us()))))
+    return answer(NodeList(nodes=node_views(Moment.at(caller.cluster))))
 
 
 @router.get("/devices", response_model=DeviceList)
 async def devices(caller: CallerDep, _: Plain) -> Response:
-    views = device_views(Moment.of(caller.cluster.state, caller.cluster.now_us()), caller.team_seen)
+    views = device_views(Moment.at(caller.cluster), caller.team_seen)
     return answer(DeviceList(devices=views))

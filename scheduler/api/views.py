@@ -4,9 +4,12 @@ Times are UTC, RFC 3339. Unknown is null, never 0. Values of `env` and `argument
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.ir.plan import ParallelPlan
+from scheduler.api.cluster import Cluster
+from scheduler.api.ranges import estimate_view
 from scheduler.api.shapes import (
     AfterView,
     AttemptView,
@@ -32,29 +35,34 @@ from scheduler.core.entities import (
     JobState,
     LeaseState,
     Member,
+    Result,
 )
 from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_reason, shown_state
 from scheduler.core.state import Progress, State
 from scheduler.core.story import Story
+from scheduler.forecast.outlook import Outlook
 
 ETA_MARGIN = 1.25
-"""The late end of the range: steps taken so far say nothing of checkpoints, evaluation and disturbances to come."""
+"""The late end of the range before there is a forecast: steps taken so far say nothing of checkpoints, evaluation and
+disturbances to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the views of many jobs share: the state, the time, and how many devices each attempt holds."""
+    """What the views of many jobs share: the state, the time, the newest forecast, and how many devices each attempt
+    holds."""
 
     state: State
     now_us: int
+    outlooks: Mapping[int, Outlook]
     held: Counter[tuple[int, int]]
 
     @classmethod
-    def of(cls, state: State, now_us: int) -> "Moment":
-        return cls(
-            state, now_us, Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
-        )
+    def at(cls, cluster: Cluster) -> "Moment":
+        state = cluster.state
+        held = Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
+        return cls(state, cluster.now_us(), cluster.forecasts.outlooks, held)
 
 
 def plan_view(plan: ParallelPlan | None) -> Plan | None:
@@ -129,7 +137,7 @@ def job_view(story: Story, moment: Moment) -> JobView:
         array=job.array,
         task=job.task,
         env_from=list(spec.env_from),
-        used=_used(story, moment.now_us),
+        used=used_by(story, moment.now_us),
         workdir=spec.workdir,
         env_keys=sorted(spec.env),
         global_batch=job.global_batch,
@@ -141,20 +149,26 @@ def job_view(story: Story, moment: Moment) -> JobView:
             queueing_s=seconds(cut.queueing_us),
             startup_s=seconds(cut.startup_us),
             training_s=seconds(cut.training_us),
+            preemptions_s=seconds(cut.preemptions_us),
             cleanup_s=seconds(cut.cleanup_us),
             total_s=seconds(cut.total_us),
         ),
+        estimates=[
+            estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
+        ],
         attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
     )
 
 
-def _used(story: Story, now_us: int) -> UsedView:
+def used_by(story: Story, now_us: int) -> UsedView:
+    """What later attempts saved makes nothing good that an earlier one lost."""
     gpu_s = lost_gpu_s = 0.0
-    for attempt in story.attempts:
+    saved = [*(attempt.saved_step for attempt in story.attempts[1:]), story.job.saved_step]
+    for attempt, saved_step in zip(story.attempts, saved, strict=False):
         if attempt.starting_us is not None:
             devices = sum(member.attempt == attempt.number for member in story.members)
             gpu_s += devices * seconds((attempt.ended_us or now_us) - attempt.starting_us)
-            lost_gpu_s += devices * lost_s(story.job, attempt)
+            lost_gpu_s += devices * lost_s(attempt, saved_step)
     return UsedView(gpu_s=gpu_s, lost_gpu_s=lost_gpu_s)
 
 
@@ -230,6 +244,15 @@ def _step(story: Story, progress: Progress | None) -> int | None:
 
 def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
     job, now = story.job, moment.now_us
+    if job.state is JobState.DONE:
+        return None
+    if (seen := moment.outlooks.get(job.id)) is not None and (seen.start or seen.end):
+        waits = job.state is JobState.QUEUED and seen.start is not None
+        return Eta(
+            start=rfc3339(max(now, seen.start.mid_us)) if waits and seen.start is not None else None,
+            finish_earliest=rfc3339(max(now, seen.end.low_us)) if seen.end else None,
+            finish_latest=rfc3339(max(now, seen.end.high_us)) if seen.end else None,
+        )
     if job.state is JobState.QUEUED:
         start_us = moment.state.start_at_us.get(job.id)
         return Eta(start=rfc3339(start_us), finish_earliest=None, finish_latest=None) if start_us is not None else None

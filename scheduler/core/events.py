@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from policies.model.decision import Decisions
+from scheduler.core.entities import Estimate
 from scheduler.core.records import Record
 from scheduler.protocol.messages import Health, Hello, Report
 from scheduler.protocol.spec import JobSpec
@@ -153,10 +154,17 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """What was foreseen of some jobs."""
+
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has passed; timers that are due fire."""
 
 
 Request = Submit | Cancel | Hold | Release | Order | Change | Write | Erase
-CoreEvent = Request | Remark | Forgotten | NodeHello | NodeReports | NodeHeard | Planned | Tick
+CoreEvent = Request | Remark | Forgotten | NodeHello | NodeReports | NodeHeard | Planned | Estimated | Tick
 Answer = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from scheduler.core.entities import AttemptState, Job, JobState
+from scheduler.core.entities import AttemptState, Job, JobState, Moment
 from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 
@@ -50,5 +50,7 @@ def _forget(state: State, job: Job) -> None:
         for generation in state.generations_of(*attempt):
             del state.generations[(*attempt, generation.number)]
     state.known.pop(state.jobs.pop(job.id).spec_key, None)
+    for moment in Moment:
+        state.estimates.pop((job.id, moment), None)
     for book in (state.start_at_us, state.changed_us, state.stops_to_change):
         book.pop(job.id, None)

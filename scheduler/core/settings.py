@@ -2,7 +2,7 @@
 
 jobs_kept, keys_kept: jobs that have ended, and idempotency keys, in memory. retention_s: how long the database keeps
 jobs that have ended; None for ever. auto_drain_share: of the nodes, at most this part (and always one) is drained at
-once by checks of the nodes themselves.
+once by checks of the nodes themselves. pass_gap_s: between two passes, at least.
 """
 
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ class CoreSettings:
     backoff_cap_s: float = 300.0
     avoid_s: float = 600.0
     replan_s: float = 10.0
+    pass_gap_s: float = 0.0
     jobs_kept: int = 1_000
     keys_kept: int = 10_000
     retention_s: float | None = None

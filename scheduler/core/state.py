@@ -19,6 +19,7 @@ from scheduler.core.entities import (
     AttemptState,
     Device,
     Entity,
+    Estimate,
     Event,
     Generation,
     GenerationState,
@@ -27,6 +28,7 @@ from scheduler.core.entities import (
     Lease,
     LeaseState,
     Member,
+    Moment,
     Node,
     ProfileRecord,
 )
@@ -133,6 +135,7 @@ class State:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    estimates: dict[tuple[int, Moment], Estimate] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
 
     # memory only
@@ -192,6 +195,8 @@ class State:
             case ProfileRecord():
                 self.profiles[entity.spec_key, entity.device_kind] = entity
                 self.known.pop(entity.spec_key, None)
+            case Estimate():
+                self.estimates[entity.job, entity.moment] = entity
             case Account():
                 self.accounts[entity.team, entity.user] = entity
             case _:

@@ -1,6 +1,6 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
+from scheduler.core import edits, estimates, nodes, orders, passes, reports, requests, timers
 from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
 from scheduler.core.events import (
@@ -8,6 +8,7 @@ from scheduler.core.events import (
     Change,
     CoreEvent,
     Erase,
+    Estimated,
     Forgotten,
     Hold,
     NodeHeard,
@@ -59,6 +60,8 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             nodes.heard(turn, event)
         case Planned():
             passes.planned(turn, event)
+        case Estimated():
+            estimates.keep(turn, event)
         case Tick():
             timers.tick(turn)
             forget_old_jobs(state, now, settings)

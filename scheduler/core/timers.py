@@ -42,6 +42,8 @@ def tick(turn: Turn) -> None:
 def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
     """The earliest moment (microseconds) at which a Tick may change something; never later than a replan."""
     due = [now + us(cfg.replan_s)]
+    if cfg.pass_gap_s and state.plan_wanted and not state.planning:
+        due.append(state.planned_us + us(cfg.pass_gap_s))
     queued = [job for job in state.jobs.values() if job.state is JobState.QUEUED]
     due += [job.retry_at_us for job in queued if job.retry_at_us]
     due += [at for job in queued if (at := job.spec.begin_us) is not None and at > state.planned_us]

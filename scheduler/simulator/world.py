@@ -105,25 +105,28 @@ class World:
         """What gangs say at this moment."""
         while self._due and self._due[0][0] <= now:
             _, _, key, what = heapq.heappop(self._due)
-            if (gang := self.gangs.get(key)) is None:
-                continue
-            if what == "progress":
-                yield self._progress(gang, now)
-            else:
-                del self.gangs[key]
-                self.done[key[0]] = gang.total
-                yield from self._gone(gang, Cause.FINISHED, gang.total)
+            if (gang := self.gangs.get(key)) is not None:
+                yield from self._say(gang, what, now)
+
+    def _say(self, gang: Gang, what: str, now: int) -> Iterator[NodeReports]:
+        if what == "progress":
+            yield from self._progress(gang, now)
+        else:
+            job, number = gang.attempt.job, gang.attempt.number
+            del self.gangs[job, number]
+            self.done[job] = gang.total
+            yield from self._gone(gang, Cause.FINISHED, gang.total)
 
     def progress(self, now: int) -> Iterator[NodeReports]:
         """Every pilot's progress, as a pass wants to know it."""
         for gang in list(self.gangs.values()):
             if gang.begins_us < now:
-                yield self._progress(gang, now)
+                yield from self._progress(gang, now)
 
-    def _progress(self, gang: Gang, now: int) -> NodeReports:
+    def _progress(self, gang: Gang, now: int) -> Iterator[NodeReports]:
         pilot = gang.members[gang.pilot]
         step = max(int(gang.at(now)), int(gang.done) + 1)
-        return self._reports(pilot.node, [self._report(gang, pilot, Phase.TRAINING, step=step)])
+        yield self._reports(pilot.node, [self._report(gang, pilot, Phase.TRAINING, step=step)])
 
     def _stop(self, gang: Gang, now: int) -> list[NodeReports]:
         self.done[gang.attempt.job] = gang.at(now)

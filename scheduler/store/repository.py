@@ -14,6 +14,7 @@ from scheduler.core.entities import (
     Attempt,
     Device,
     Entity,
+    Estimate,
     Event,
     Generation,
     Job,
@@ -121,6 +122,7 @@ class Repository:
             state.attempts = _of_jobs(connection, Attempt, ids)
             state.generations = _of_jobs(connection, Generation, ids)
             state.members = _of_jobs(connection, Member, ids)
+            state.estimates = _of_jobs(connection, Estimate, ids)
             state.leases = {lease.id: lease for lease in _entities(connection, Lease, open_leases)}
             state.nodes = {node.id: node for node in _entities(connection, Node)}
             state.devices = {device.id: device for device in _entities(connection, Device)}

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, exists, select
 
-from scheduler.core.entities import Attempt, Event, Generation, Job, JobState, Lease, Member
+from scheduler.core.entities import Attempt, Estimate, Event, Generation, Job, JobState, Lease, Member
 from scheduler.store.repository import Repository
 from scheduler.store.rows import TABLES
 from scheduler.store.tables import KeyRow
 
 _KEYS: Table = KeyRow.__table__  # type: ignore[attr-defined]
 _EVENTS = TABLES[Event]
-_CHILDREN_FIRST = (TABLES[Lease], TABLES[Member], TABLES[Generation], TABLES[Attempt], _KEYS, _EVENTS)
+_CHILDREN_FIRST = (TABLES[Estimate], TABLES[Lease], TABLES[Member], TABLES[Generation], TABLES[Attempt], _KEYS, _EVENTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,6 +222,25 @@ class AccountRow(Table, table=True):
     recent_us: int = _us()
 
 
+class EstimateRow(Table, table=True):
+    """What was foreseen of a job's end, and the parts of its time."""
+
+    __tablename__ = "estimates"
+    job: int = Field(primary_key=True, sa_type=BigInteger, foreign_key="jobs.id")
+    moment: str = Field(primary_key=True)
+    made_us: int = _us()
+    low_us: int = _us()
+    mid_us: int = _us()
+    high_us: int = _us()
+    spread: float
+    queueing_s: float
+    startup_s: float
+    training_s: float
+    preemptions_s: float
+    cleanup_s: float
+    preemptions: float
+
+
 class EventRow(Table, table=True):
     __tablename__ = "events"
     __table_args__ = (Index(None, "job", "seq"),)

@@ -163,6 +163,11 @@ class Fleet:
                 session.version += 1
                 self._send_targets(session)
 
+    @property
+    def settled(self) -> bool:
+        """Whether every agent has acknowledged the newest Targets it was sent."""
+        return all(session.welcomed and session.applied == session.version for session in self._sessions.values())
+
     def _send_targets(self, session: Session) -> None:
         session.sent_at_s = self._clock_s()
         message = Targets(
