@@ -172,7 +172,7 @@ class JobFile(Part):
     NOT_YET: ClassVar[frozenset[str]] = frozenset(
         {
             "script", "processes", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
-            "max_preemptions", "deadline", "signal_before_end", "on_exit", "rendezvous", "logs", "notify", "image",
+            "deadline", "signal_before_end", "on_exit", "rendezvous", "logs", "notify", "image",
             "sensitive", "extends", "min_memory",
         }
     )  # fmt: skip
@@ -198,6 +198,7 @@ class JobFile(Part):
     signal: Annotated[Signals, BeforeValidator(signal_name)] = "SIGTERM"
     grace: Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)] = 120
     min_runtime: Seconds = 0
+    max_preemptions: Annotated[int, Field(ge=0, le=1_000)] | None = None
     time_limit: TimeLimit | None = None
     begin: Moment | None = None
     after: After = ()

@@ -23,7 +23,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     None for the most allowed. priority_class: the name that priority came from. time_limit_s: with devices, over all
     attempts. begin_us: not before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must
     end). array: indices of its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
-    progress_timeout_s: a command whose progress file is silent for longer has stalled.
+    progress_timeout_s: a command whose progress file is silent for longer has stalled. max_preemptions: after so many
+    the job keeps its minimum.
     """
 
     name: str
@@ -66,6 +67,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[tuple[int, str], ...] = ()
     array: tuple[int, ...] = ()
     max_parallel: int | None = None
+    max_preemptions: int | None = None
 
 
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
