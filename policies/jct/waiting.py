@@ -1,7 +1,7 @@
 """Why a job waits: one code of the published list, one sentence with numbers, and when it may start."""
 
 from policies.jct.ledger import Ledger, numbers
-from policies.model.cluster import JobState, JobView
+from policies.model.cluster import JobView
 from policies.model.decision import Wait
 
 
@@ -14,12 +14,33 @@ def hopeless(ledger: Ledger, job: JobView) -> Wait | None:
     if seconds > 0:
         return Wait(job.id, "Backoff", f"It is tried again in {seconds:.0f} s, after a failed start.", seconds)
     kinds = ledger.kinds_of(job)
+    if (kept := _withheld(ledger, job)) is not None:
+        return kept
     if not kinds:
         if not ledger.kinds:
             return Wait(job.id, "Resources", "No device is offered to the cluster at present.")
         wanted, there = ", ".join(job.device_kinds), ", ".join(ledger.kinds)
         return Wait(job.id, "NoSuchGPUType", f"It asks for {wanted}; the cluster has {there}.")
     return _too_large(ledger, job)
+
+
+def _withheld(ledger: Ledger, job: JobView) -> Wait | None:
+    """Its least would fit with devices that are drained or kept for others, and does not without them."""
+    owners, least = (job.team, job.user), job.menu.min_devices
+    closed = [d for d in ledger.withheld if not d.offered or d.reserved_for not in owners]
+    found: Wait | None = None
+    for kind in dict.fromkeys([*ledger.kinds, *(device.kind for device in closed)]) if closed else ():
+        if job.device_kinds and kind not in job.device_kinds:
+            continue
+        here = [device for device in closed if device.kind == kind]
+        usable = ledger.total(kind, job.avoid) - sum(d.offered and d.node not in job.avoid for d in here)
+        if usable >= least:
+            return None
+        if usable + len(here) >= least:
+            code, why = ("Reservation", "reserved") if all(d.reserved_for for d in here) else ("Draining", "drained")
+            text = f"It needs {least} {kind} devices; {usable} are left without the {len(here)} that are {why}."
+            found = Wait(job.id, code, text)
+    return found
 
 
 def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
@@ -57,11 +78,7 @@ def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_
     if free >= needed:
         text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."
         return Wait(job.id, "Priority", text, start_in_s)
-    lower = [
-        other.id
-        for other in ledger.snapshot.jobs
-        if other.state == JobState.RUNNING and other.priority < job.priority and not other.preemptible
-    ]
+    lower = [other.id for other in ledger.unstoppable if other.priority < job.priority]
     tail = f" {numbers(lower).capitalize()} of lower priority may not be stopped yet." if lower else ""
     if free:
         return Wait(job.id, "GangPartial", f"{what}; {free} are free, and a gang starts whole.{tail}", start_in_s)
