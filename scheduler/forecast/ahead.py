@@ -31,9 +31,9 @@ LARGE = 50
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """round_s: the least between two passes for each LARGE jobs; periodic_s: the most, since policies also wait for time
-    to pass. The farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the fork,
-    and `calm` of it where nothing has changed.
+    """round_s: the least between two passes for each LARGE jobs; periodic_s: the most, since policies also wait for
+    time to pass. The farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the
+    fork, and `calm` of it where nothing has changed.
 
     passes: after so many a future is broken off, and what has not ended by then has no end in it.
     """
