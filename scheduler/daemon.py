@@ -138,7 +138,8 @@ def main() -> None:
         settings = _settings()
     except ValidationError as error:
         for item in error.errors():
-            print(f"jctd: {item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+            name = "".join(f"{part}: " for part in item["loc"])
+            print(f"jctd: {name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         sys.exit(EX_FAILED)
     structlog.configure(
         processors=[
@@ -222,6 +223,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks, forecasts)
     app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     _announce(settings, listener, router.endpoint, state.epoch)
     driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
     work = [
@@ -232,8 +235,6 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     if settings.retention is not None:
         work.append(retention_of(settings, driver, repository, webhooks).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
