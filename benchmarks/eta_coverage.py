@@ -93,6 +93,9 @@ def report(name: str, asking: Asking) -> dict[str, float]:
     submitted = {job.name: job.submit_s for job in asking.workload.jobs}
     for job, (_, seen) in asking.told.items():
         end_us = us(asking.run.ends_s[job])
+        if seen.end is not None:
+            off = score(seen.made_us, seen.end.mid_us, seen.end.spread, end_us)
+            print(f"  {job} {off:+.2f} deviations of {seen.end.spread:.2f}", file=sys.stderr)
         if seen.end is None:
             outcomes["unknown"] += 1
             continue
