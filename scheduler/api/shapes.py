@@ -126,7 +126,8 @@ class RunView(TypedDict):
 
 class HistoryRow(TypedDict):
     """A job that has ended. The parts sum to jct_s. model: of what code it is; equal for equal jobs. steps: its work,
-    of a command in seconds. foreseen: the first range for its end that it was told."""
+    of a command in seconds. foreseen: the first range for its end that it was told,
+    estimates: that and later ones, with their parts."""
 
     job: int
     name: str
@@ -155,6 +156,7 @@ class HistoryRow(TypedDict):
     gpu_s: float
     lost_gpu_s: float
     foreseen: RangeView | None
+    estimates: list[EstimateView]
     runs: list[RunView]
 
 
