@@ -93,7 +93,7 @@ class _Books:
             placement=placement, plan=job.plan, frozen=not job.pending and not job.preemptible,
             asked=job.preferred,
             avoid=tuple(_room_name(*key) for key in self.rooms if key[0] in job.avoid), level=job.priority,
-            expects=0 if menu_known else job.menu.min_devices - 1,
+            expects=0 if menu_known else job.menu.min_devices - 1, past_gpu_s=job.past_gpu_s,
         )  # fmt: skip
 
     def _as_it_runs(self, job: JobView, devices: int) -> Option:

@@ -64,6 +64,7 @@ class JobDemand:
     it holds, or since it lost everything. frozen: not to be touched in this pass. asked: the device count its user
     asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use.
     level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
+    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work.
     """
 
     id: str
@@ -83,6 +84,7 @@ class JobDemand:
     avoid: tuple[str, ...] = ()
     level: int = 0
     expects: int = 0
+    past_gpu_s: tuple[float, ...] = ()
 
     @property
     def devices(self) -> int:

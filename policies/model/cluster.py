@@ -82,6 +82,7 @@ class JobView:
     guaranteed: devices that no preemption may take from it once it has them (an SLA); 0 for best effort. preemptions,
     max_preemptions: how often it has been preempted, and may be at most. work_spread: standard deviation of
     remaining_steps, as a part of them. observed: step times that its attempts have shown.
+    past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
     """
 
     id: int
@@ -111,6 +112,7 @@ class JobView:
     max_preemptions: int | None = None
     work_spread: float = 0.0
     observed: tuple["Observed", ...] = ()
+    past_gpu_s: tuple[float, ...] = ()
 
     @property
     def pending(self) -> bool:

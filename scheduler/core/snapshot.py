@@ -17,6 +17,7 @@ from scheduler.core.entities import (
 )
 from scheduler.core.entities import JobState as Stored
 from scheduler.core.obstacles import Looker
+from scheduler.core.past_work import PastWork, attained_gpu_s, attempts_of
 from scheduler.core.reserved import closed_nodes, drain_of
 from scheduler.core.settings import us
 from scheduler.core.state import State
@@ -25,7 +26,8 @@ from scheduler.core.state import State
 def take_snapshot(state: State, now: int) -> ClusterSnapshot:
     """Devices that may be offered, and all jobs that hold or want some."""
     looker = Looker.at(state, now)
-    jobs = [_job_view(state, job, now, looker) for job in state.jobs.values() if _takes_part(job)]
+    past = PastWork.of(state)
+    jobs = [_job_view(state, job, now, looker, past) for job in state.jobs.values() if _takes_part(job)]
     return ClusterSnapshot(version=state.version, now_us=now, devices=_devices(state), jobs=tuple(jobs))
 
 
@@ -87,14 +89,15 @@ def _takes_part(job: Job) -> bool:
     return job.state is Stored.ACTIVE or (job.state is Stored.QUEUED and job.wanted is Wanted.RUN)
 
 
-def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
+def _job_view(state: State, job: Job, now: int, looker: Looker, past: PastWork) -> JobView:
     attempt = state.open_attempt(job.id)
     proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
     generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
     leases = _leases(looker, attempt, generation)
-    history = _history(state, job)
+    history = attempts_of(state, job)
     obstacle = looker.obstacle(job) if attempt is None else None
     avoid = job.avoid if now < job.avoid_until_us else ()
+    attained, known = attained_gpu_s(state, history, now), bool(job.total_steps or state.probed(job).total_steps)
     return JobView(
         id=job.id, team=job.spec.team, priority=priority_of(state, job), submitted_us=job.place_us,
         state=_state(attempt), menu=_within_caps(looker, job, menu_request(state, job)),
@@ -105,8 +108,8 @@ def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
         avoid=(*avoid, *(node for node in closed_nodes(state, job, now) if node not in avoid)),
         blocked=":".join(obstacle) if obstacle is not None else "",
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
-        work_known=bool(job.total_steps or state.probed(job).total_steps),
-        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(state, job, history),
+        work_known=known, past_gpu_s=() if known else past.like(job),
+        attained_gpu_s=attained, changed_us=_changed_us(state, job, history),
         changes=_changes(state, history),
         preferred=job.spec.preferred_devices,
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
@@ -141,22 +144,6 @@ def _changes(state: State, history: list[Attempt]) -> int:
     """How often the job's shape has changed: by new attempts, and by generations within one."""
     shapes = [max(1, sum(one.ran for one in state.generations_of(attempt.job, attempt.number))) for attempt in history]
     return max(0, sum(shapes) - 1)
-
-
-def _history(state: State, job: Job) -> list[Attempt]:
-    """The job's training attempts that are in memory, oldest first."""
-    found = (state.attempts.get((job.id, number)) for number in range(1, job.last_attempt + 1))
-    return [attempt for attempt in found if attempt is not None and attempt.kind is not AttemptKind.PROBE]
-
-
-def _attained_gpu_s(state: State, history: list[Attempt], now: int) -> float:
-    """Device-seconds held, from the moment a gang was whole to its end, as if it always had its last shape."""
-    total = 0
-    for attempt in history:
-        if attempt.starting_us is not None:
-            until = attempt.ended_us if attempt.ended_us is not None else now
-            total += len(state.present_members(attempt.job, attempt.number)) * (until - attempt.starting_us)
-    return total / 1e6
 
 
 def _changed_us(state: State, job: Job, history: list[Attempt]) -> int:

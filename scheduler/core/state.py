@@ -87,6 +87,16 @@ class Change:
     since_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Device-seconds that a completed job held devices for, and whose job it was."""
+
+    user: str
+    team: str
+    name: str
+    gpu_s: float
+
+
 def newest_shape(generations: Sequence[Generation]) -> Generation | None:
     """Of one attempt's, oldest first: the one that runs or ran last; the first of an attempt that starts."""
     ran = [generation for generation in generations if generation.ran]
@@ -113,8 +123,8 @@ class State:
     and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
     measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
-    measured: menus by spec key, used instead of the planner's. health_beat: the session and number of the beat whose
-    health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
+    took: of jobs that have completed. health_beat: the session and number of the beat whose health each node is judged
+    by. undrained: nodes that are not well but beyond the drain budget, with the reason.
     """
 
     epoch: int
@@ -150,6 +160,7 @@ class State:
     resizing: dict[int, tuple[Start, str]] = field(default_factory=dict)
     changing: dict[int, Change] = field(default_factory=dict)
     changed_us: dict[int, int] = field(default_factory=dict)
+    took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     known: dict[str, Probed] = field(default_factory=dict)
