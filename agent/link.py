@@ -49,6 +49,7 @@ class Link:
         self._news = asyncio.Event()
         self._heard = 0.0
         self._epoch: int | None = None
+        self._ignored: int | None = None
         self._beats = 0
 
     def news(self) -> None:
@@ -148,6 +149,9 @@ class Link:
                 raise RefusedByDaemon(why)
             case Targets(epoch=epoch) if epoch == self._epoch:
                 self._handler.take_targets(message)
+            case Targets(epoch=epoch) if epoch != self._ignored:
+                self._ignored = epoch
+                log.warning("Targets of another daemon's life are ignored", epoch=epoch, present=self._epoch)
             case BeatAck(epoch=epoch, known=known):
                 if epoch != self._epoch or not known:  # the daemon has been started anew: tell it everything
                     self._epoch = None

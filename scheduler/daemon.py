@@ -26,7 +26,7 @@ from scheduler.core.effects import Effects
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
-from scheduler.core.settings import CoreSettings
+from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
@@ -138,7 +138,8 @@ def main() -> None:
         settings = _settings()
     except ValidationError as error:
         for item in error.errors():
-            print(f"jctd: {item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+            name = "".join(f"{part}: " for part in item["loc"])
+            print(f"jctd: {name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         sys.exit(EX_FAILED)
     structlog.configure(
         processors=[
@@ -202,7 +203,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     core = CoreSettings(
         jobs_kept=settings.ended_in_memory, retention_s=settings.retention, auto_drain_share=settings.auto_drain_share
     )
-    state = repository.load(core.jobs_kept)
+    oldest_us = time.time_ns() // 1000 - us(settings.retention) if settings.retention is not None else 0
+    state = repository.load(core.jobs_kept, oldest_us)
     driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
@@ -221,6 +223,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks, forecasts)
     app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     _announce(settings, listener, router.endpoint, state.epoch)
     driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
     work = [
@@ -231,8 +235,6 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     if settings.retention is not None:
         work.append(retention_of(settings, driver, repository, webhooks).run())
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

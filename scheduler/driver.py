@@ -33,6 +33,7 @@ BATCH_S = 0.01
 BATCH_EVENTS = 200
 ADMIT_S = 5.0
 RETRY_S = 0.5
+LATE_S = 5.0
 LOOK_S = 0.1
 
 
@@ -118,14 +119,24 @@ class Driver:
     async def _collect(self) -> list[CoreEvent]:
         """The first event, or none when a timer is due; then whatever comes within a moment."""
         batch: list[CoreEvent] = []
+        quiet_s = self._quiet_s()
+        planned_us = self.now_us() + us(quiet_s)
         try:
-            batch.append(await asyncio.wait_for(self._events.get(), self._quiet_s()))
+            batch.append(await asyncio.wait_for(self._events.get(), quiet_s))
             await asyncio.sleep(BATCH_S)
         except TimeoutError:
             pass
+        self._excuse(planned_us)
         while len(batch) < BATCH_EVENTS and not self._events.empty():
             batch.append(self._events.get_nowait())
         return batch
+
+    def _excuse(self, planned_us: int) -> None:
+        """This process was away for longer than planned: its database was blocked, or it was stopped. What it could not
+        hear meanwhile is held against nobody, as after a start."""
+        if (now := self.now_us()) > planned_us + us(LATE_S):
+            log.warning("away for longer than planned; nobody is judged for a while", by_s=(now - planned_us) / US)
+            self.state.started_us = now
 
     def _quiet_s(self) -> float:
         """How long there is nothing to do if no event comes. All timers are looked at only now and then: with
@@ -141,7 +152,9 @@ class Driver:
         out = Effects()
         for event in batch:
             out.extend(step(self.state, event, self.now_us(), self.settings))
+        planned_us = self.now_us()
         await self._commit(out)
+        self._excuse(planned_us)
         for reply in out.replies:
             if (future := self._waiting.get(reply.request)) is not None and not future.done():
                 future.set_result(reply)

@@ -41,8 +41,8 @@ class DaemonSettings(BaseSettings):
     agents_port: int = Field(default=7741, ge=0, le=65535)
     mqtt_url: str | None = None
     policy: str = "jct"
-    ended_in_memory: int = Field(default=1_000, ge=0, le=100_000)
-    retention: Annotated[int, BeforeValidator(_duration)] | None = Field(default=None, ge=1)
+    ended_in_memory: int = Field(default=1_000, ge=100, le=100_000)
+    retention: Annotated[int, BeforeValidator(_duration)] | None = Field(default=None, ge=60)
     auto_drain_share: float = Field(default=0.2, ge=0, le=1)
 
     @model_validator(mode="after")

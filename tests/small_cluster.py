@@ -27,7 +27,7 @@ from scheduler.core.step import step
 from scheduler.core.story import Story
 from scheduler.core.targets import targets_of
 from scheduler.forecast.forecaster import Forecaster
-from scheduler.forecast.process import Clock, Foresee, Foreseen, answer
+from scheduler.forecast.process import Clock, Foresee, Foreseen, Weigh, Weighed, answer
 from scheduler.protocol.messages import Chunk, DeviceInfo, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
@@ -46,6 +46,9 @@ class Inline:
 
     async def foresee(self, question: Foresee) -> Foreseen:
         return answer(question, [registry.find(world.policy) for world in question.worlds], Clock())
+
+    async def weigh(self, question: Weigh) -> Weighed:
+        return registry.find(question.policy).terms(question.snapshot)
 
     async def close(self) -> None: ...
 

@@ -13,7 +13,9 @@ from policies.ir.plan import ParallelPlan
 from policies.jct.ledger import PROBE_S, Ledger
 from policies.jct.menu import Menu, build_menu, step_time_of
 from policies.jct.problem import Allocator, Grant, JobDemand, NodeRoom, Option, Options, Problem
+from policies.jct.terms import Term
 from policies.jct.waiting import blocked_wait, hopeless
+from policies.jct.work import look_at
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from policies.model.decision import Decisions, Preempt, Resize, Start, Wait
 from policies.model.device import DeviceKind
@@ -42,6 +44,11 @@ class AllocatingPolicy:
                 demands.append(books.demand(job))
         grants = self.allocator.allocate(Problem(snapshot.now_us / 1e6, books.nodes(), tuple(demands)), effort)
         return books.decisions(grants, waits)
+
+    def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
+        books = _Books(snapshot)
+        kinds = {node.id: node.kind for node in books.nodes()}
+        return {job.id: self.allocator.terms(look_at(books.demand(job), kinds)) for job in snapshot.jobs}
 
 
 @dataclass(slots=True)

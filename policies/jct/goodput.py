@@ -16,6 +16,7 @@ from scipy.sparse import csr_array
 
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 POWER = -0.5
@@ -40,6 +41,9 @@ class Goodput:
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return (Term("seconds since submission", work.job.age_s),)
 
 
 def _offered(work: Work) -> list[Option]:

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from policies.jct.ordered import asked_options
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 GAIN = 1.2
@@ -37,6 +38,9 @@ class Slope:
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return (Term("seconds since submission", work.job.age_s),)
 
 
 def _settled(work: Work) -> bool:

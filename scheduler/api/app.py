@@ -8,11 +8,15 @@ from scheduler.api import (
     accounting,
     events,
     foresight,
+    history,
+    hypotheses,
     inventory,
     jobs,
     logs,
     orders,
+    priorities,
     problems,
+    rehearsal,
     tenants,
     tokens,
     upkeep,
@@ -28,7 +32,8 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router,
+    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, priorities.router,
+    hypotheses.router, history.router,
 )
 
 
@@ -46,6 +51,7 @@ def create_app(
     app.state.audit = audit
     app.state.vault = vault
     problems.install(app)
+    rehearsal.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(RateLimit)
     app.add_middleware(RequestId)

@@ -5,15 +5,16 @@ from fastapi.responses import Response
 
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import JobId, Plain, answer
-from scheduler.api.shapes import Coverage, EstimateView, EtaView, Parts, RangeView
-from scheduler.api.times import rfc3339, seconds
-from scheduler.core.entities import Estimate, JobState, Result
-from scheduler.core.ledger import Ledger, ledger
+from scheduler.api.ranges import estimate_view, parts_of, parts_so_far, range_view, why_unknown
+from scheduler.api.shapes import Coverage, EtaView
+from scheduler.api.times import rfc3339
+from scheduler.core.entities import JobState, Result
+from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_state
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.forecast import truth
-from scheduler.forecast.outlook import CONFIDENCE, Outlook, Range
+from scheduler.forecast.outlook import CONFIDENCE, Outlook
 
 router = APIRouter(tags=["foresight"])
 
@@ -36,53 +37,11 @@ def _eta(story: Story, seen: Outlook | None, caller: Caller) -> EtaView:
         made=rfc3339(seen.made_us) if seen else None, futures=seen.futures if seen else 0,
         start=range_view(seen.start) if seen else None, end=range_view(seen.end) if seen else None,
         unknown=None if over else why_unknown(seen), parts=parts_of(seen) if seen and seen.end else None,
-        preemptions=seen.preemptions if seen else None, so_far=_so_far(cut), ended=rfc3339(job.ended_us),
-        estimates=[_estimate(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates],
+        preemptions=seen.preemptions if seen else None, so_far=parts_so_far(cut), ended=rfc3339(job.ended_us),
+        estimates=[
+            estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
+        ],
         coverage=coverage_view(state),
-    )  # fmt: skip
-
-
-def why_unknown(seen: Outlook | None) -> str | None:
-    """None where the end is known."""
-    if seen is None:
-        return "the forecast took too long"
-    if seen.end is not None:
-        return None
-    if seen.guessed:
-        return "nothing tells yet how much work it has, or how fast it is"
-    return "it does not end in most of the futures that were run ahead"
-
-
-def range_view(range_: Range | None) -> RangeView | None:
-    if range_ is None:
-        return None
-    return RangeView(
-        earliest=rfc3339(range_.low_us), likely=rfc3339(range_.mid_us), latest=rfc3339(range_.high_us)
-    )
-
-
-def parts_of(seen: Outlook | Estimate) -> Parts:
-    parts = (seen.queueing_s, seen.startup_s, seen.training_s, seen.preemptions_s, seen.cleanup_s)
-    return _parts(*parts)
-
-
-def _parts(queueing: float, startup: float, training: float, preemptions: float, cleanup: float) -> Parts:
-    return Parts(
-        queueing_s=queueing, startup_s=startup, training_s=training, preemptions_s=preemptions, cleanup_s=cleanup,
-        total_s=queueing + startup + training + preemptions + cleanup,
-    )  # fmt: skip
-
-
-def _so_far(cut: Ledger) -> Parts:
-    parts = (cut.queueing_us, cut.startup_us, cut.training_us, cut.preemptions_us, cut.cleanup_us)
-    return _parts(*map(seconds, parts))
-
-
-def _estimate(one: Estimate, ended_us: int | None) -> EstimateView:
-    end = RangeView(earliest=rfc3339(one.low_us), likely=rfc3339(one.mid_us), latest=rfc3339(one.high_us))
-    return EstimateView(
-        moment=one.moment, made=rfc3339(one.made_us), end=end, parts=parts_of(one), preemptions=one.preemptions,
-        inside=one.low_us <= ended_us <= one.high_us if ended_us is not None else None,
     )  # fmt: skip
 
 

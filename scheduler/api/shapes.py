@@ -113,6 +113,83 @@ class WhyView(TypedDict):
     numbers: dict[str, Any]
 
 
+class RunView(TypedDict):
+    """An attempt's speed. per_node: devices on each node. kind: null where its devices are gone or of several kinds."""
+
+    kind: str | None
+    per_node: list[int]
+    plan: str
+    steps: float
+    step_time_s: float
+    start_s: float
+
+
+class HistoryRow(TypedDict):
+    """A job that has ended. The parts sum to jct_s. model: of what code it is; equal for equal jobs. steps: its work,
+    of a command in seconds. foreseen: the first range for its end that it was told."""
+
+    job: int
+    name: str
+    team: str
+    user: str
+    queue: str
+    priority: int
+    model: str
+    result: str
+    exit_code: int | None
+    submitted: str
+    started: str | None
+    ended: str
+    jct_s: float
+    gpus_min: int
+    gpus_max: int
+    gpus_preferred: int | None
+    steps: float | None
+    attempts: int
+    preemptions: int
+    queueing_s: float
+    startup_s: float
+    training_s: float
+    preemptions_s: float
+    cleanup_s: float
+    gpu_s: float
+    lost_gpu_s: float
+    foreseen: RangeView | None
+    runs: list[RunView]
+
+
+class HistoryPage(TypedDict):
+    """Newest first. next: what to ask for with `before` to go on, null at the end."""
+
+    jobs: list[HistoryRow]
+    next: int | None
+
+
+class TermView(TypedDict):
+    name: str
+    value: float
+
+
+class RankView(TypedDict):
+    """Terms that are added up."""
+
+    terms: list[TermView]
+    sum: float
+
+
+class PrioView(TypedDict):
+    """Where a job stands in the queue and why: of two jobs the one with the larger first sum comes first; the next
+    sums decide between equals, then the time of submission. position: among those that wait, from 1; null where the
+    job does not wait."""
+
+    job: int
+    state: str
+    policy: str
+    ranks: list[RankView]
+    position: int | None
+    waiting: int
+
+
 class MovedView(TypedDict):
     """A job that would start or end at another time. preempted: it would be stopped more often than now."""
 
@@ -252,7 +329,7 @@ class UsedView(TypedDict):
 
 
 class JobView(JobSummary):
-    """All that is known of one job. now: the daemon's clock."""
+    """All that is known of one job. now: the daemon's clock. estimates: what was foreseen of its completion."""
 
     now: str
     labels: dict[str, str]
@@ -276,6 +353,7 @@ class JobView(JobSummary):
     checkpoint_dir: str | None
     validation: Validation
     ledger: LedgerView
+    estimates: list[EstimateView]
     attempts: list[AttemptView]
 
 

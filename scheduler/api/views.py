@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from policies.ir.plan import ParallelPlan
 from scheduler.api.cluster import Cluster
+from scheduler.api.ranges import estimate_view
 from scheduler.api.shapes import (
     AfterView,
     AttemptView,
@@ -34,6 +35,7 @@ from scheduler.core.entities import (
     JobState,
     LeaseState,
     Member,
+    Result,
 )
 from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_reason, shown_state
@@ -135,7 +137,7 @@ def job_view(story: Story, moment: Moment) -> JobView:
         array=job.array,
         task=job.task,
         env_from=list(spec.env_from),
-        used=_used(story, moment.now_us),
+        used=used_by(story, moment.now_us),
         workdir=spec.workdir,
         env_keys=sorted(spec.env),
         global_batch=job.global_batch,
@@ -151,11 +153,14 @@ def job_view(story: Story, moment: Moment) -> JobView:
             cleanup_s=seconds(cut.cleanup_us),
             total_s=seconds(cut.total_us),
         ),
+        estimates=[
+            estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
+        ],
         attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
     )
 
 
-def _used(story: Story, now_us: int) -> UsedView:
+def used_by(story: Story, now_us: int) -> UsedView:
     """What later attempts saved makes nothing good that an earlier one lost."""
     gpu_s = lost_gpu_s = 0.0
     saved = [*(attempt.saved_step for attempt in story.attempts[1:]), story.job.saved_step]

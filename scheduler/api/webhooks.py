@@ -9,8 +9,9 @@ from fastapi.responses import Response
 from pydantic import AfterValidator, Field
 
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import Really
+from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import MAX_ID, Body, Plain, answer
+from scheduler.api.rehearsal import TRIED
 from scheduler.api.shapes import WebhookList, WebhookView
 from scheduler.api.times import rfc3339
 from scheduler.core.errors import Code, JctError
@@ -45,8 +46,8 @@ def _may(caller: Caller, team: str | None) -> bool:
     return token.role is Role.ADMIN or (token.role is Role.LEAD and team == token.team)
 
 
-@router.post("", status_code=201, response_model=WebhookView)
-async def create(body: NewWebhook, caller: CallerDep, _: Really) -> Response:
+@router.post("", status_code=201, response_model=WebhookView, responses=TRIED)
+async def create(body: NewWebhook, caller: CallerDep, _: CanBeTried) -> Response:
     """It is told of what happens from now on. The secret is in this answer and nowhere else."""
     team = caller.token.team if body.team is None and caller.token.role is Role.LEAD else body.team
     if not _may(caller, team):
@@ -55,6 +56,7 @@ async def create(body: NewWebhook, caller: CallerDep, _: Really) -> Response:
     if team is not None and {"node", "daemon"}.intersection(body.events or ()):
         raise JctError(Code.BAD_SPEC, "a team's webhook is told of the team's jobs only", field="events")
     events = tuple(dict.fromkeys(body.events or (GROUPS if team is None else ("job",))))
+    caller.only_tried()
     cluster = caller.cluster
     secret, made = await asyncio.to_thread(
         cluster.webhooks.create, name=body.name, url=body.url, team=team, events=events, by=caller.user,
@@ -71,14 +73,15 @@ async def list_all(caller: CallerDep, _: Plain) -> Response:
     return answer(WebhookList(webhooks=[_view(caller, webhook) for webhook in seen]))
 
 
-@router.delete("/{id}", status_code=204, response_class=Response)
-async def remove(id: Annotated[int, Path(ge=1, le=MAX_ID)], caller: CallerDep, _: Really) -> Response:
+@router.delete("/{id}", status_code=204, response_class=Response, responses=TRIED)
+async def remove(id: Annotated[int, Path(ge=1, le=MAX_ID)], caller: CallerDep, _: CanBeTried) -> Response:
     """Nothing more is sent; a delivery that is under way may still arrive."""
     webhook = caller.cluster.webhooks.find(id)
     if webhook is None or not _may(caller, webhook.team):
         if webhook is not None:
             await caller.record("remove webhook", f"webhook {id}", allowed=False)
         raise JctError(Code.NOT_FOUND, f"there is no webhook {id}")
+    caller.only_tried()
     await asyncio.to_thread(caller.cluster.webhooks.remove, id)
     await caller.record("remove webhook", f"webhook {id}", old=_audited(webhook))
     return Response(status_code=204)

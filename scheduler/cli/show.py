@@ -3,6 +3,7 @@
 from typing import Any
 
 from scheduler.cli.client import Client
+from scheduler.cli.foresight import ledger_grid
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
@@ -16,6 +17,9 @@ def show(id: Id, json: Json = False) -> None:
         print_json(job=job)
         return
     print_facts(facts(job))
+    if job["estimates"]:
+        print()
+        ledger_grid(job["estimates"], job["ledger"], over=job["ended"] is not None).print()
     if job["attempts"]:
         print()
         grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]], terminal_width()).print()
@@ -96,10 +100,10 @@ def _ledger(ledger: dict[str, float]) -> str:
         ("queueing", "queueing_s"),
         ("start-up", "startup_s"),
         ("training", "training_s"),
-        ("preemptions", "preemptions_s"),
+        ("preempted", "preemptions_s"),
         ("clean-up", "cleanup_s"),
     ]
-    said = " + ".join(f"{name} {ledger[key]:.1f} s" for name, key in parts if ledger[key] or name != "preemptions")
+    said = " + ".join(f"{name} {ledger[key]:.1f} s" for name, key in parts if ledger[key] or name != "preempted")
     return f"{said} = {ledger['total_s']:.1f} s ({format_duration(ledger['total_s'])})"
 
 

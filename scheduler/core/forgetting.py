@@ -8,16 +8,17 @@ from scheduler.core.state import State
 
 
 def forget_old_jobs(state: State, now: int, settings: CoreSettings) -> None:
-    """All beyond `jobs_kept`, and those that the database may soon forget. Who still holds anything stays."""
+    """All beyond `jobs_kept`, the first that ended first, and those that the database may soon forget. Who still holds
+    anything stays.
+    """
     done = [job for job in state.jobs.values() if job.state is JobState.DONE]
     surplus = max(0, len(done) - settings.jobs_kept)
-    for job in done[:surplus]:
-        _forget(state, job)
-    if settings.retention_s is not None:
-        limit = now - us(settings.retention_s)
-        for job in done[surplus:]:
-            if (job.ended_us or 0) < limit:
-                _forget(state, job)
+    limit = now - us(settings.retention_s) if settings.retention_s is not None else 0
+    if surplus:
+        done.sort(key=_ended_us)
+    for place, job in enumerate(done):
+        if place < surplus or _ended_us(job) < limit:
+            _forget(state, job)
     for key in list(state.keys)[: max(0, len(state.keys) - settings.keys_kept)]:
         del state.keys[key]
 
@@ -27,6 +28,10 @@ def forget_keys(state: State, jobs: Collection[int]) -> None:
     gone = set(jobs)
     for key in [key for key, job in state.keys.items() if job in gone]:
         del state.keys[key]
+
+
+def _ended_us(job: Job) -> int:
+    return job.ended_us or 0
 
 
 def _forget(state: State, job: Job) -> None:
@@ -44,8 +49,7 @@ def _forget(state: State, job: Job) -> None:
         del state.attempts[attempt]
         for generation in state.generations_of(*attempt):
             del state.generations[(*attempt, generation.number)]
-    del state.jobs[job.id]
-    state.known.pop(job.spec_key, None)
+    state.known.pop(state.jobs.pop(job.id).spec_key, None)
     for moment in Moment:
         state.estimates.pop((job.id, moment), None)
     for book in (state.start_at_us, state.changed_us, state.stops_to_change, state.took):

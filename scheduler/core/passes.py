@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
-from scheduler.core.binding import binding
+from scheduler.core.binding import Binder
 from scheduler.core.caps import holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
@@ -49,8 +49,9 @@ def planned(turn: Turn, event: Planned) -> None:
     for victim in victims:
         _preempt(turn, victim)
     _commit(turn, moves, event.nonce)
+    binder = Binder(turn.state, turn.now)
     for wait in decisions.waits:
-        _explain(turn, wait)
+        _explain(turn, binder.binding(wait))
 
 
 def _valid(
@@ -179,7 +180,6 @@ def _explain(turn: Turn, wait: Wait) -> None:
     job = state.jobs.get(wait.job)
     if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return
-    wait = binding(state, job, wait, turn.now)
     if wait.start_in_s is None:
         state.start_at_us.pop(job.id, None)
     else:

@@ -13,17 +13,19 @@ from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Entity, 
 from scheduler.core.errors import Code, JctError
 from scheduler.core.estimates import missing
 from scheduler.core.events import CoreEvent, Estimated
+from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.forecast import fork as forks
 from scheduler.forecast import truth
 from scheduler.forecast.outlook import Outlook, Scores, look
-from scheduler.forecast.process import Foresee, Foreseen, NotForeseen, World
+from scheduler.forecast.process import Foresee, Foreseen, NotForeseen, Weigh, Weighed, World
 from scheduler.forecast.whatif import Comparison, compare, imagine
 
 log = structlog.get_logger()
 
 REST_S = 2.0
-"""Between two forecasts, and as long as the last one took."""
+REST_TIMES = 4.0
+"""Between two forecasts: so long, and so many times as long as the last one took."""
 
 STALE_S = 30.0
 """Older ones are made anew when somebody asks, and while jobs live."""
@@ -34,6 +36,8 @@ ASKED_BUDGET_S = 10.0
 
 class Foreseer(Protocol):
     async def foresee(self, question: Foresee) -> Foreseen: ...
+
+    async def weigh(self, question: Weigh) -> Weighed: ...
 
     async def close(self) -> None: ...
 
@@ -48,7 +52,6 @@ class Forecaster:
         self.outlooks: dict[int, Outlook] = {}
         self.policy = policy
         self._state, self._foreseer, self._now_us, self._post = state, foreseer, now_us, post
-        self._made_us: int | None = None
         self._seed = 0
         self._changed = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -66,7 +69,7 @@ class Forecaster:
                 await self._wait()
                 begun = self._now_us()
                 await self._try_to_refresh()
-                await asyncio.sleep(REST_S + (self._now_us() - begun) / 1e6)
+                await asyncio.sleep(REST_S + REST_TIMES * (self._now_us() - begun) / 1e6)
         finally:
             await self._foreseer.close()
 
@@ -97,15 +100,13 @@ class Forecaster:
             self._seed += 1
             [futures] = await self._foreseer.foresee(Foresee((World(data, self.policy),), self._seed))
             self.outlooks = look(futures, now_us, Scores.of(truth.scores(self._state)))
-            self._made_us = now_us
         if estimates := tuple(self._estimates()):
             self._post(Estimated(estimates=estimates))
 
     async def outlook(self, job: int) -> Outlook | None:
         """Of a job that has not ended, new enough; None where nothing is known in time."""
         for _ in range(2):  # one that was under way may have begun before the job came
-            old = self._made_us is None or self._now_us() - self._made_us > STALE_S * 1e6
-            if not old and job in self.outlooks:
+            if job in self.outlooks and not self._is_old(job):
                 break
             try:
                 await asyncio.wait_for(self.refresh(), PATIENCE_S)
@@ -114,12 +115,19 @@ class Forecaster:
                 break
         return self.outlooks.get(job)
 
-    async def submitted(self, event: CoreEvent) -> tuple[int, Outlook]:
-        """What would become of a job that is submitted now, and its id there. Raises JctError."""
+    def _is_old(self, job: int) -> bool:
+        """It was made too long ago, or before the job's present attempt came as far as it is."""
+        made_us = self.outlooks[job].made_us
+        attempt = self._state.open_attempt(job)
+        stamps = (attempt.starting_us, attempt.running_us, attempt.stopping_us) if attempt is not None else ()
+        return self._now_us() - made_us > STALE_S * 1e6 or any(at is not None and at > made_us for at in stamps)
+
+    async def submitted(self, event: CoreEvent) -> Outlook:
+        """What would become of a job that is submitted now. Raises JctError."""
         job, data = self._state.counters.job, self._fork()
         imagined = await asyncio.to_thread(imagine, data, [event])
         [futures] = await self._ask(World(imagined, self.policy))
-        return job, look(futures, self._now_us(), Scores.of(truth.scores(self._state)))[job]
+        return look(futures, self._now_us(), Scores.of(truth.scores(self._state)))[job]
 
     async def compare(self, events: Sequence[CoreEvent], policy: str | None = None) -> Comparison:
         """The world as it goes on by itself, beside the one with these events and this policy. Raises JctError."""
@@ -127,6 +135,18 @@ class Forecaster:
         imagined = await asyncio.to_thread(imagine, data, events)
         before, after = await self._ask(World(data, self.policy), World(imagined, policy or self.policy))
         return compare(self._state, before, after)
+
+    async def terms(self) -> Weighed:
+        """What the place in the queue of each job that has not ended is made of. Raises JctError."""
+        question = Weigh(take_snapshot(self._state, self._now_us()), self.policy)
+        try:
+            return await asyncio.shield(asyncio.create_task(self._weigh(question)))
+        except NotForeseen as error:
+            raise JctError(Code.BUSY, str(error), hint="try again later") from error
+
+    async def _weigh(self, question: Weigh) -> Weighed:
+        async with self._turn:
+            return await self._foreseer.weigh(question)
 
     async def _ask(self, *worlds: World) -> Foreseen:
         try:

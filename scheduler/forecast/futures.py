@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 
@@ -17,8 +18,8 @@ LEAST_ALIKE = 3
 """From so many finished jobs on, their work tells of that of another."""
 
 LEAST_ARRIVALS = 8
-NEWEST_ARRIVALS = 60
-"""Of whose intervals those to come are drawn: the rate of late, not of last month."""
+NEWEST_ARRIVALS = (15, 30, 60, 120, 240)
+"""Of whose intervals those to come are drawn, one in each future: nobody knows how long the rate of late will last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,20 +57,20 @@ def steps_in_all(
     one has by now; else as much again as it has had (of heavy-tailed sizes), or an hour.
     """
     declared = job.total_steps or state.probed(job).total_steps
-    if declared is not None and not job.spec.command:
+    if declared is not None and not job.spec.is_command:
         return float(declared), True
     for alike in _alike(job, arrivals):
         longer = [work for work in alike if work > done]
         if len(longer) >= LEAST_ALIKE:
             return chance.pick(job.id, "work", longer), True
-    more = max(done, min(job.spec.time_limit_s or LASTS_S, LASTS_S) if job.spec.command else 1_000.0)
+    more = max(done, min(job.spec.time_limit_s or LASTS_S, LASTS_S) if job.spec.is_command else 1_000.0)
     return done + more * chance.factor(job.id, "work", chance.spread.work), False
 
 
 def _alike(job: Job, arrivals: Sequence[Arrival]) -> list[list[float]]:
     """Work of finished jobs of the same kind: of the same user and name, then of the same code, then of the team."""
-    kind = bool(job.spec.command)
-    known = [(a, a.work) for a in arrivals if a.ended and a.work is not None and bool(a.spec.command) == kind]
+    kind = job.spec.is_command
+    known = [(a, a.work) for a in arrivals if a.ended and a.work is not None and a.spec.is_command == kind]
     return [
         [work for a, work in known if (a.user, a.spec.name) == (job.user, job.spec.name)],
         [work for a, work in known if a.spec_key == job.spec_key],
@@ -82,9 +83,10 @@ class Arrivals:
 
     def __init__(self, past: Sequence[Arrival], now_us: int, seed: int) -> None:
         self._chance = random.Random(f"{seed}/arrivals")
-        times = sorted(one.submitted_us for one in past)[-NEWEST_ARRIVALS:]
-        self._gaps = [later - earlier for earlier, later in zip(times, [*times[1:], now_us], strict=True)]
-        self._past = past if len(times) >= LEAST_ARRIVALS else ()
+        window = self._chance.choice(NEWEST_ARRIVALS)
+        times = [*sorted(one.submitted_us for one in past)[-window:], now_us]
+        self._gaps = [later - earlier for earlier, later in pairwise(times)]
+        self._past = past if len(past) >= LEAST_ARRIVALS else ()
         self._at = now_us
         self.next_us: int | None = None
         self._count = 0

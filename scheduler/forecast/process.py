@@ -3,6 +3,7 @@
 Run as `python -P -m scheduler.forecast.process`. Question and answer are msgpack.
 """
 
+import os
 import sys
 import time
 import traceback
@@ -13,6 +14,8 @@ import msgspec
 
 from policies import registry
 from policies.jct.policy import Policy
+from policies.jct.terms import Term
+from policies.model.cluster import ClusterSnapshot
 from scheduler.child import Child, serve
 from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate, Pace, run_ahead
@@ -20,6 +23,7 @@ from scheduler.forecast.ahead import Fate, Pace, run_ahead
 FUTURES = 5
 LIMIT_S = 60.0
 BUDGET_S = 20.0
+NICENESS = 10
 """What the child spends on a question, all its futures together; it then breaks off."""
 
 
@@ -30,7 +34,14 @@ class World(msgspec.Struct, frozen=True):
     policy: str
 
 
-class Foresee(msgspec.Struct, frozen=True):
+class Weigh(msgspec.Struct, frozen=True, tag=True):
+    """What each job's place in the queue is made of."""
+
+    snapshot: ClusterSnapshot
+    policy: str
+
+
+class Foresee(msgspec.Struct, frozen=True, tag=True):
     """The same futures of every world: what is drawn for a job is drawn alike in all."""
 
     worlds: tuple[World, ...]
@@ -43,10 +54,13 @@ class Foresee(msgspec.Struct, frozen=True):
 Futures = tuple[tuple[Fate, ...], ...]
 Foreseen = tuple[Futures, ...]
 """For each world its futures."""
+Weighed = dict[int, tuple[Term, ...]]
+Question = Foresee | Weigh
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_question = msgspec.msgpack.Decoder(Foresee).decode
-_decode_answer = msgspec.msgpack.Decoder(Foreseen | str).decode
+_decode_question = msgspec.msgpack.Decoder(Question).decode
+_decode_futures = msgspec.msgpack.Decoder(Foreseen | str).decode
+_decode_terms = msgspec.msgpack.Decoder(Weighed | str).decode
 
 
 class NotForeseen(Exception):
@@ -66,15 +80,25 @@ class ForecastProcess:
 
     async def foresee(self, question: Foresee) -> Foreseen:
         """Raises NotForeseen; the child is killed where it was late."""
+        told = _decode_futures(await self._ask(question))
+        if isinstance(told, str):
+            raise NotForeseen(told)
+        return told
+
+    async def weigh(self, question: Weigh) -> Weighed:
+        """Raises NotForeseen."""
+        told = _decode_terms(await self._ask(question))
+        if isinstance(told, str):
+            raise NotForeseen(told)
+        return told
+
+    async def _ask(self, question: Question) -> bytes:
         try:
-            told = _decode_answer(await self._child.ask(_encode(question), self._limit_s))
+            return await self._child.ask(_encode(question), self._limit_s)
         except (TimeoutError, EOFError, OSError) as error:
             await self._child.close()
             why = f"took over {self._limit_s:g} s" if isinstance(error, TimeoutError) else "ended without an answer"
             raise NotForeseen(f"the forecast {why}") from error
-        if isinstance(told, str):
-            raise NotForeseen(told)
-        return told
 
     async def close(self) -> None:
         await self._child.close()
@@ -117,7 +141,11 @@ def _is_over(spent_s: Clock, until_s: float) -> bool:
 def _reply(data: bytes) -> bytes:
     try:
         question = _decode_question(data)
-        told: Foreseen | str = answer(question, [_policy(world.policy) for world in question.worlds], Clock())
+        told: Foreseen | Weighed | str
+        if isinstance(question, Weigh):
+            told = _policy(question.policy).terms(question.snapshot)
+        else:
+            told = answer(question, [_policy(world.policy) for world in question.worlds], Clock())
     except Exception as error:
         traceback.print_exc()
         told = f"{type(error).__name__}: {error}"
@@ -125,4 +153,5 @@ def _reply(data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
+    os.nice(NICENESS)
     serve(_reply, sys.stdin.buffer, sys.stdout.buffer)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
+
 from scheduler.core.entities import Entity
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import CoreEvent, NodeHeard, NodeHello, NodeReports
@@ -29,6 +31,9 @@ from scheduler.protocol.messages import (
     Welcome,
 )
 
+log = structlog.get_logger()
+
+TOLD = 10_000
 RESEND_S = 2.0
 READ_TIMEOUT_S = 10.0
 
@@ -68,6 +73,7 @@ class Fleet:
         self._secrets_of = secrets_of
         self._sessions: dict[tuple[str, str], Session] = {}
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
+        self._told: dict[tuple[str, str], None] = {}
         self._numbers = itertools.count(1)
 
     def take(self, route: bytes, key: str, message: FromAgent) -> None:
@@ -103,10 +109,20 @@ class Fleet:
 
     def _known(self, route: bytes, key: str, session_id: str) -> Session | None:
         session = self._sessions.get((key, session_id))
+        if session is None:
+            self._say_once(key, session_id)
         if session is None or not session.welcomed:
             return None
         session.route = route
         return session
+
+    def _say_once(self, key: str, session: str) -> None:
+        """One line for each session that is over, or that began with an earlier daemon: its messages change nothing."""
+        if (key, session) not in self._told:
+            self._told[key, session] = None
+            log.warning("messages of no present session are ignored", session=session[:100], key=key)
+            if len(self._told) > TOLD:
+                del self._told[next(iter(self._told))]
 
     def _beat(self, route: bytes, key: str, beat: Beat) -> None:
         session = self._known(route, key, beat.session)

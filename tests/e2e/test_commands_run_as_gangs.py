@@ -1,5 +1,7 @@
 """Any program as a job, on real processes: torchrun's variables, secrets, preemption, limits, arrays, dependencies."""
 
+import os
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -127,3 +129,42 @@ def test_a_deadline_ends_what_waits_and_what_runs(cluster):
     waiting = run(cluster, 0, 0, gpus=3, deadline=moment)
     assert cluster.until_state(running, "DEADLINE")["attempt"] == 1
     assert cluster.until_state(waiting, "DEADLINE")["reason"]["text"] == "its deadline has passed"
+
+
+CRASHES_WHEN_TOLD = """
+import pathlib, sys, time
+while not pathlib.Path("crash").exists():
+    time.sleep(0.05)
+pathlib.Path("crash").unlink()
+sys.exit(9)
+"""
+
+
+def test_b31_preemptions_do_not_eat_retries_and_both_counters_are_shown(cluster):
+    work = cluster.state / "work"
+    (work / "crashing.py").write_text(CRASHES_WHEN_TOLD)
+    job = {
+        "name": "b31", "command": [sys.executable, "crashing.py"], "workdir": str(work), "gpus": 1,
+        "retries": {"max": 1, "backoff": "1s"}, "preemptible": True,
+    }  # fmt: skip
+    id = int(cluster.client.call("POST", "jobs", body={"job": job}).json()["id"])
+
+    def running(attempt: int) -> dict:
+        return cluster.until(
+            id, lambda job: (job["attempt"], job["state"]) == (attempt, "RUNNING"), f"attempt {attempt}"
+        )
+
+    for attempt in range(1, 6):
+        running(attempt)
+        cluster.client.act(id, "preempt")
+    assert (running(6)["preemptions"], cluster.job(id)["failures"]) == (5, 0)
+    (work / "crash").touch()
+    retried = running(7)
+    assert (retried["preemptions"], retried["failures"]) == (5, 1)
+    (work / "crash").touch()
+    failed = cluster.until_state(id, "FAILED")
+    assert (failed["exit_code"], failed["preemptions"], failed["attempt"]) == (9, 5, 7)
+    show = [sys.executable, "-c", "from scheduler.cli.main import main; main()", "show", str(id)]
+    environment = {**os.environ, "JCT_URL": cluster.url, "JCT_TOKEN": str(cluster.token())}
+    shown = subprocess.run(show, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "5 preemptions, 1 failure, 0 faults" in shown

@@ -73,7 +73,7 @@ def test_b09_memory_is_bounded_whatever_has_ended_and_every_page_is_there(tmp_pa
 def test_a_daemon_that_is_to_forget_does_so_and_keeps_the_sums(tmp_path):
     cluster = Cluster(tmp_path / "state")
     fill(cluster, 1_000)
-    cluster.start_daemon("--retention", "30d", "--ended-in-memory", "10")
+    cluster.start_daemon("--retention", "30d", "--ended-in-memory", "100")
     try:
         cluster.connect()
         cluster.eventually(lambda: cluster.client.jobs(None, all="true")[0] == [], "all is forgotten")

@@ -58,6 +58,13 @@ def test_old_jobs_go_with_all_that_is_theirs_and_everything_else_stays(store):
     assert store.load().keys == {("eva", "key-13"): 13}
 
 
+def test_what_is_too_old_is_not_even_loaded(store):
+    ended(store, 11, at_us=11, events=(1,))
+    ended(store, 12, at_us=12, events=(2,))
+    assert list(store.load().jobs) == [11, 12]
+    assert list(store.load(10, ended_since_us=12).jobs) == [12]
+
+
 def test_numbers_never_return_after_all_has_gone(store):
     ended(store, 40, at_us=1, events=(90,))
     purge(store, before_us=10, needed=100, kept=(), limit=10)
@@ -129,6 +136,19 @@ def test_a_sweep_forgets_in_memory_and_on_disk_and_the_sums_stay(cluster, monkey
     assert cluster.state.accounts["default", "eva"] == used == cluster.repository.load().accounts["default", "eva"]
     again = Submit(request=1, spec=parse_document(job), spec_key="k", user="eva", key="key-0")
     assert cluster._ask(again) > living, "a key of a job that is nowhere makes a new one"
+
+
+def test_a_job_that_ran_for_long_is_not_the_first_to_leave_memory(cluster):
+    job = {"name": "j", "entrypoint": "m:f", "workdir": "/w", "gpus": 1}
+    long, *short = (
+        cluster._ask(Submit(request=1, spec=parse_document({**job, "work": {"total": n}}), spec_key="k", user="eva"))
+        for n in ("4000 steps", "5 steps", "5 steps", "5 steps")
+    )
+    cluster.advance(60)
+    assert cluster.state.jobs[long].state is JobState.ACTIVE
+    asyncio.run(cluster.cancel(long, "eva", ""))
+    cluster.advance(30)
+    assert list(cluster.state.jobs) == [long, short[-1]]
 
 
 def test_a_blocked_database_only_puts_it_off(cluster, monkeypatch):

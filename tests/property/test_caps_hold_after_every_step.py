@@ -4,6 +4,7 @@ The machine is that of `test_core_keeps_its_promises`, whose invariants include 
 """
 
 import hypothesis.strategies as st
+from how_many import examples
 from hypothesis import settings
 from hypothesis.stateful import invariant, rule
 from test_core_keeps_its_promises import NODES, CoreMachine
@@ -97,5 +98,5 @@ class TenantsMachine(CoreMachine):
         assert all(account.lost_gpu_s <= account.gpu_s + 1e-6 for account in self.state.accounts.values())
 
 
-TenantsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TenantsMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestTenants = TenantsMachine.TestCase

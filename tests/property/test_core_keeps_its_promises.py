@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
+from how_many import examples
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from live_gangs import Gang, LiveAgent
@@ -436,7 +437,7 @@ class Calming:
         return (self.sensible if self.machine.ending else self.restless).decide(snapshot, effort)
 
 
-CoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+CoreMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestCore = CoreMachine.TestCase
 RestlessMachine.TestCase.settings = CoreMachine.TestCase.settings
 TestCoreThatResizes = RestlessMachine.TestCase
