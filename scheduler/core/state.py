@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from policies.ir.plan import ParallelPlan
-from policies.model.cluster import MeasuredMenu, Observed
+from policies.model.cluster import JobView, MeasuredMenu, Observed
 from policies.model.decision import Start
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
@@ -88,10 +88,29 @@ class Change:
     since_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Device-seconds that a completed job held devices for, and whose job it was."""
+
+    user: str
+    team: str
+    name: str
+    gpu_s: float
+
+
 def newest_shape(generations: Sequence[Generation]) -> Generation | None:
     """Of one attempt's, oldest first: the one that runs or ran last; the first of an attempt that starts."""
     ran = [generation for generation in generations if generation.ran]
     return ran[-1] if ran else next(iter(generations), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """How a pass saw a waiting job, and all that this was made of."""
+
+    job: Job
+    around: tuple[object, ...]
+    view: JobView
 
 
 @dataclass(slots=True)
@@ -117,6 +136,7 @@ class State:
     health_beat: the session and number of the beat whose health each node is judged by. undrained: nodes that are not
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
+    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them.
     """
 
     epoch: int
@@ -152,6 +172,8 @@ class State:
     resizing: dict[int, tuple[Start, str]] = field(default_factory=dict)
     changing: dict[int, Change] = field(default_factory=dict)
     changed_us: dict[int, int] = field(default_factory=dict)
+    views: dict[int, Viewed] = field(default_factory=dict)
+    took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     known: dict[str, Probed] = field(default_factory=dict)

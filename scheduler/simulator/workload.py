@@ -57,7 +57,7 @@ def read_workload(
     if columns >= PHILLY:
         jobs = tuple(sorted(map(_philly_job, rows, range(len(rows))), key=lambda job: job.submit_s))
         sizes = {job.asked for job in jobs}
-        menus = {f"rigid-{size}": _rigid(size, kinds, restart_s, per_node) for size in sorted(sizes)}
+        menus = {f"rigid-{size}": rigid(size, kinds, restart_s, per_node) for size in sorted(sizes)}
         return Workload(jobs, menus)
     raise BadWorkload(
         f"{path}: columns {', '.join(sorted(columns))}; a list of jobs has {', '.join(sorted(RUBICK))} (Rubick) or "
@@ -79,7 +79,7 @@ def _philly_job(row: dict[str, str], number: int) -> SimulatedJob:
     )  # fmt: skip
 
 
-def _rigid(size: int, kinds: Iterable[str], restart_s: float, per_node: int) -> MeasuredMenu:
+def rigid(size: int, kinds: Iterable[str], restart_s: float, per_node: int) -> MeasuredMenu:
     """One size, on as few nodes as possible."""
     whole, rest = divmod(size, per_node)
     shape = (per_node,) * whole + ((rest,) if rest else ())
