@@ -24,7 +24,7 @@ from scheduler.simulator.simulate import Nodes, Simulation
 from scheduler.simulator.workload import Workload, read_workload
 
 DATA = Path(__file__).parent / "data"
-PACE = Pace(round_s=60.0, periodic_s=300.0, passes=300)
+PACE = Pace(round_s=60.0, periodic_s=300.0, passes=200)
 
 
 class Asking(Simulation):

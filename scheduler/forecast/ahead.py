@@ -26,10 +26,14 @@ SETTINGS = replace(CALM, jobs_kept=50)
 """Nothing fails in what is imagined."""
 
 
+LARGE = 50
+"""So many jobs may have a pass every second; more of them have to do with fewer."""
+
+
 class Pace(msgspec.Struct, frozen=True):
-    """round_s: the least between two passes; periodic_s: the most, since policies also wait for time to pass. The
-    farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the fork, and `calm` of
-    it where nothing has changed.
+    """round_s: least between two passes for each LARGE jobs; periodic_s: most, since policies also wait for time
+    to pass. The farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the fork,
+    and `calm` of it where nothing has changed.
 
     passes: after so many a future is broken off, and what has not ended by then has no end in it.
     """
@@ -84,8 +88,7 @@ class Ahead:
         """Until the watched jobs have ended, or there have been too many passes, or `enough` says so."""
         self._steps(self.world.changes_to_drop())
         while self.watched and self.passes < self.pace.passes and not enough():
-            self.now = self._next_moment()
-            self._steps(self.world.pop_due(self.now))
+            self._live_until(self._next_deadline())
             while self.arrivals.next_us is not None and self.arrivals.next_us <= self.now:
                 self._arrive()
             self._steps([Tick()])
@@ -97,13 +100,24 @@ class Ahead:
     def state(self) -> State:
         return self.world.state
 
-    def _next_moment(self) -> int:
-        due = [at for at in (self.world.next_due(), self.arrivals.next_us) if at is not None]
+    def _next_deadline(self) -> int | None:
+        """Of the core's timers and of arrivals."""
+        due = [self.arrivals.next_us] if self.arrivals.next_us is not None else []
         core = next_deadline(self.state, self.now, SETTINGS)
         if core < self.now + us(SETTINGS.replan_s):
             due.append(max(core, self.now + 1))
-        due.append(self._pass_at())
-        return max(self.now, min(due))
+        return min(due, default=None)
+
+    def _live_until(self, deadline: int | None) -> None:
+        """Through all that gangs say, to a moment or to the next pass, whichever comes first."""
+        while True:
+            until = self._pass_at() if deadline is None else min(deadline, self._pass_at())
+            due = self.world.next_due()
+            if due is None or due > until:
+                self.now = max(self.now, until)
+                return
+            self.now = max(self.now, due)
+            self._steps(self.world.pop_due(self.now))
 
     def _pass_at(self) -> int:
         elapsed = self.now - self.begun_us
@@ -114,7 +128,7 @@ class Ahead:
     def _pass(self) -> None:
         self.passes += 1
         self.last_pass = self.now
-        self._steps(self.world.progress(self.now))
+        self.world.note_progress(self.now)
         self.state.plan_wanted = True
         plan = take_plan(self.state, self.now)
         assert plan is not None
@@ -146,7 +160,7 @@ class Ahead:
         first = next((a for a in attempts if _starts_after(a, self.begun_us)), None)
         members = state.present_members(job.id, first.number) if first is not None else []
         generation = state.generation_of(job.id, first.number) if first is not None else None
-        plan = generation.plan if generation is not None and not job.spec.command else None
+        plan = generation.plan if generation is not None and not job.spec.is_command else None
         return Fate(
             job=job.id, until_us=self.now, start_us=first.starting_us if first is not None else None,
             end_us=job.ended_us, completed=job.result is Result.COMPLETED,
@@ -170,6 +184,7 @@ def run_ahead(
     watched = dict.fromkeys(job.id for job in fork.state.jobs.values() if job.state is not JobState.DONE)
     world = ForkedWorld.of(fork, Chance(seed), keeps_all)
     arrivals = Arrivals(fork.arrivals, fork.now_us, seed)
+    pace = msgspec.structs.replace(pace, round_s=pace.round_s * max(1.0, len(watched) / LARGE))
     ahead = Ahead(world, policy, arrivals, pace, fork.now_us, watched, fork.now_us)
     ahead.last_pass = fork.now_us - us(pace.round_s)
     return ahead.run(enough)

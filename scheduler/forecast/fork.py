@@ -40,7 +40,8 @@ class Fork(msgspec.Struct, frozen=True):
 
 def take(state: State, now_us: int) -> Fork:
     """Shares its entities with the state: encode it before the state moves on."""
-    jobs = {id: job for id, job in state.jobs.items() if job.state is not JobState.DONE or _holds(state, id)}
+    holding = {lease.job for lease in state.leases.values()}
+    jobs = {id: job for id, job in state.jobs.items() if job.state is not JobState.DONE or id in holding}
     newest = list(state.jobs.values())[-HISTORY:]
     arrivals = tuple(_arrival(state, job) for job in newest)
     copy = State(
@@ -58,10 +59,6 @@ def take(state: State, now_us: int) -> Fork:
     return Fork(now_us, copy, arrivals)
 
 
-def _holds(state: State, job: int) -> bool:
-    return any(lease.job == job for lease in state.leases.values())
-
-
 def _of(book: dict[_Key, _Value], jobs: dict[int, Job]) -> dict[_Key, _Value]:
     return {key: value for key, value in book.items() if key[0] in jobs}
 
@@ -69,7 +66,7 @@ def _of(book: dict[_Key, _Value], jobs: dict[int, Job]) -> dict[_Key, _Value]:
 def _arrival(state: State, job: Job) -> Arrival:
     ended = job.state is JobState.DONE
     work: float | None = job.total_steps
-    if job.spec.command:
+    if job.spec.is_command:
         work = job.ran_us / 1e6 if job.result is Result.COMPLETED else None
     elif work is None and job.result is Result.COMPLETED:
         work = _last_step(story_of(state, job))
