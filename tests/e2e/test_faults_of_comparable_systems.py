@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -163,3 +164,21 @@ def test_b10_b12_a_node_that_comes_back_late_gives_up_what_others_have_by_now(cl
     assert cluster.job(job)["attempt"] == 2
     other = command(cluster, "-c", "pass", gpus=1)
     assert cluster.until_state(other, "COMPLETED")["attempts"][0]["nodes"] == [node]
+
+
+@pytest.mark.long
+def test_b08_b62_a_daemon_that_was_stopped_for_longer_than_a_lost_nodes_silence_goes_on(cluster: Cluster) -> None:
+    """As a machine that was suspended: its clock has run on, and what agents said meanwhile lies in its socket."""
+    cluster.begin(a="fake:1", b="fake:1")
+    job = cluster.submit(gpus=2, work=FOREVER, preemptible=False)
+    attempt = cluster.until_state(job, "RUNNING")["attempt"]
+    assert cluster.daemon is not None
+    stopped_s = time.monotonic()
+    os.kill(cluster.daemon.pid, signal.SIGSTOP)
+    cluster.eventually(lambda: time.monotonic() - stopped_s > 75, "a lost node's silence passes")
+    os.kill(cluster.daemon.pid, signal.SIGCONT)
+    step = cluster.job(job)["step"]
+    cluster.until(job, lambda seen: (seen["step"] or 0) > step, "another step")
+    assert cluster.job(job)["attempt"] == attempt
+    kinds = {event["kind"] for event in cluster.client.events("events")}
+    assert not kinds & {"NodeSilent", "NodeLost"}
