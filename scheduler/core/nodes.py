@@ -80,6 +80,7 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     text = f"nothing heard for {quiet / 1e6:.0f} s"
     turn.note("NodeLost", text, node=node.id)
     turn.state.said_hello.pop(node.id, None)
+    turn.state.undrained.pop(node.id, None)
     for attempt, member in _members_on(turn, node.id):
         job = turn.state.jobs[attempt.job]
         why = f"node {node.id} is lost: {text}"
