@@ -95,7 +95,8 @@ def report(name: str, asking: Asking) -> dict[str, float]:
         end_us = us(asking.run.ends_s[job])
         if seen.end is not None:
             off = score(seen.made_us, seen.end.mid_us, seen.end.spread, end_us)
-            print(f"  {job} {off:+.2f} deviations of {seen.end.spread:.2f}", file=sys.stderr)
+            times = f"asked at {seen.made_us / 1e6:.0f} s, ended at {end_us / 1e6:.0f} s"
+            print(f"  {job} {off:+.3f} deviations of {seen.end.spread:.3f}, {times}", file=sys.stderr)
         if seen.end is None:
             outcomes["unknown"] += 1
             continue

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from scheduler.api.access import CallerDep
 from scheduler.api.answers import MAX_ID, MAX_LIMIT, Strict, answer
+from scheduler.api.foresight_shapes import HistoryPage, HistoryRow, RunView
 from scheduler.api.ranges import estimate_view, range_view
-from scheduler.api.shapes import HistoryPage, HistoryRow, RunView
 from scheduler.api.times import rfc3339, seconds
 from scheduler.api.views import used_by
 from scheduler.core.entities import Attempt, AttemptKind, Moment, Result

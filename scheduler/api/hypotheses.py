@@ -9,9 +9,9 @@ from pydantic import Field
 from policies import registry
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import MAX_ID, Body, Plain, answer
+from scheduler.api.foresight_shapes import PlannedView, WhatIf
 from scheduler.api.ranges import parts_of, range_view, why_unknown
 from scheduler.api.rehearsal import whatif_view
-from scheduler.api.shapes import PlannedView, WhatIf
 from scheduler.api.submitting import admit, allowed_priority, past_parents
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change, CoreEvent, Submit, Write
