@@ -20,8 +20,8 @@ from scheduler.core.settings import us
 from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate, Pace, run_ahead
 from scheduler.forecast.outlook import Outlook, Scores, look, score
-from scheduler.simulator.simulate import Nodes, Simulation
-from scheduler.simulator.workload import Workload, read_workload
+from scheduler.simulator.simulate import Simulation
+from scheduler.simulator.workload import Nodes, Workload, read_workload
 
 DATA = Path(__file__).parent / "data"
 PACE = Pace(round_s=60.0, periodic_s=300.0, passes=200)
@@ -67,7 +67,7 @@ class Asking(Simulation):
 
 def philly(path: Path, jobs: int, shrink: float) -> Workload:
     """A stretch of the trace: its densest jobs in a row, time shrunk so that a small cluster is as busy."""
-    read = read_workload(path, None, {"gpu": 64}, 260.0, 8)
+    read = read_workload(path, None, [Nodes(8, 8)], 260.0)
     fits = [job for job in read.jobs if job.asked <= 64][1_000 : 1_000 + jobs]
     first = fits[0].submit_s
     return Workload(
@@ -109,7 +109,7 @@ def main() -> None:
         begun = time.monotonic()
         if name == "rubick":
             folder = DATA / "rubick"
-            workload = read_workload(folder / "workload-base.csv", folder, {"gpu": 64}, 260.0, 8)
+            workload = read_workload(folder / "workload-base.csv", folder, [Nodes(8, 8)], 260.0)
         else:
             workload = philly(options.philly, options.jobs, options.shrink)
         asking = Asking(workload, nodes, options.every, options.futures)
