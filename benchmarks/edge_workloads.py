@@ -15,9 +15,9 @@ from pathlib import Path
 from policies.model.cluster import MeasuredMenu
 from policies.registry import find
 from scheduler.simulator.noise import Misinformed
-from scheduler.simulator.simulate import Nodes, Simulation
+from scheduler.simulator.simulate import Simulation
 from scheduler.simulator.summary import summarise
-from scheduler.simulator.workload import Workload, read_workload, rigid
+from scheduler.simulator.workload import Nodes, Workload, read_workload, rigid
 
 DATA = Path(__file__).parent / "data" / "rubick"
 NODES = [Nodes(8, 8)]
@@ -43,7 +43,7 @@ def all_rigid(workload: Workload) -> Workload:
         rows = workload.menus[job.application].rows
         best = min(rows, key=lambda row: (abs(row.devices - job.asked), row.step_time_s))
         name = f"rigid-{best.devices}"
-        menus[name] = rigid(best.devices, ["gpu"], RESTART_S, 8)
+        menus[name] = rigid(best.devices, NODES, RESTART_S)
         jobs.append(replace(job, application=name, asked=best.devices, steps=job.steps * best.step_time_s))
     return Workload(tuple(jobs), menus)
 
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("part", choices=("edges", "loads", "errors"), nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=406)
     asked = parser.parse_args()
-    whole = read_workload(DATA / "workload-base.csv", DATA, {"gpu": 64}, RESTART_S, 8)
+    whole = read_workload(DATA / "workload-base.csv", DATA, NODES, RESTART_S)
     whole = replace(whole, jobs=whole.jobs[: asked.jobs])
     for part in asked.part or ("edges", "loads", "errors"):
         {"edges": edges, "loads": loads, "errors": errors}[part](whole)

@@ -22,8 +22,8 @@ from scheduler.core.settings import us
 from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate, Pace, run_ahead
 from scheduler.forecast.outlook import Outlook, Scores, look, score
-from scheduler.simulator.simulate import Nodes, Run, Simulation
-from scheduler.simulator.workload import Workload, read_workload
+from scheduler.simulator.simulate import Run, Simulation
+from scheduler.simulator.workload import Nodes, Workload, read_workload
 
 DATA = Path(__file__).parent / "data"
 PHILLY_NODES = 48
@@ -82,7 +82,7 @@ class Asking(Simulation):
 
 def philly(path: Path, first: int, jobs: int) -> Workload:
     """Jobs in a row of the trace, at its own pace."""
-    read = read_workload(path, None, {"gpu": 8 * PHILLY_NODES}, 260.0, 8)
+    read = read_workload(path, None, [Nodes(PHILLY_NODES, 8)], 260.0)
     chosen = read.jobs[first : first + jobs]
     return Workload(tuple(replace(job, submit_s=job.submit_s - chosen[0].submit_s) for job in chosen), read.menus)
 
@@ -125,7 +125,7 @@ def main() -> None:
         if name == "rubick":
             nodes = [Nodes(8, 8)]
             folder = DATA / "rubick"
-            workload, round_s = read_workload(folder / "workload-base.csv", folder, {"gpu": 64}, 260.0, 8), 60.0
+            workload, round_s = read_workload(folder / "workload-base.csv", folder, nodes, 260.0), 60.0
         else:
             nodes = [Nodes(PHILLY_NODES, 8)]
             workload, round_s = philly(options.philly, options.first, options.jobs), 600.0

@@ -14,9 +14,9 @@ from pathlib import Path
 from policies.model.cluster import MeasuredMenu, MeasuredRow
 from policies.registry import find
 from scheduler.simulator.estimating import Estimating
-from scheduler.simulator.simulate import Nodes, Simulation
+from scheduler.simulator.simulate import Simulation
 from scheduler.simulator.summary import summarise
-from scheduler.simulator.workload import SimulatedJob, Workload, named_plan
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload, named_plan
 
 RESTART_S = 60.0
 NODES = [Nodes(3, 4, "v100"), Nodes(3, 4, "p100"), Nodes(3, 4, "k80")]

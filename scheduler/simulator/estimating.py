@@ -1,8 +1,9 @@
 """Step times that nobody knows beforehand: policies see what jobs have shown so far, and estimates of the rest.
 
 A job shows the row that it runs. All jobs of one program (one menu) share what they show. What was not shown is read
-from the program's speed curve, times what its kind of device is worth beside the others; a program that has shown
-nothing is taken to be as fast on one device as the middle one of all others.
+from the program's speed curve, times what its kind of device is worth beside the others. A program that has shown
+nothing is taken to be halfway between two guesses: as fast on one device as the middle one of all others, and with as
+much work in its steps as the middle one has.
 """
 
 import math
@@ -27,8 +28,9 @@ Spot = tuple[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class Shown:
-    """What jobs of one program have shown. rows: seconds a step by kind and place."""
+    """What jobs of one program have shown. steps: of its first job. rows: seconds a step by kind and place."""
 
+    steps: float = 1.0
     rows: dict[Spot, float] = field(default_factory=dict)
     curve: SpeedCurve | None = None
     offsets: dict[str, float] = field(default_factory=dict)
@@ -48,6 +50,8 @@ class Estimating:
         node_of = {device.id: device.node for device in snapshot.devices}
         news = False
         for job in snapshot.jobs:
+            if job.menu.measured is not None and job.menu.measured not in self._shown:
+                self._shown[job.menu.measured].steps = float(job.remaining_steps)
             if job.menu.measured is not None and job.state == JobState.RUNNING and job.preemptible:
                 news |= self._look(job, job.menu.measured, kind_of, node_of)
         if news or not self._menus:
@@ -105,12 +109,15 @@ class Estimating:
         one = self._shown[menu]
         if (row.kind, row.per_node) in one.rows:
             return row
-        curve = one.curve if one.curve is not None else self._stranger()
+        curve = one.curve if one.curve is not None else self._stranger(one.steps)
         factor = math.exp(self._kinds.get(row.kind, 0.0) + one.offsets.get(row.kind, 0.0))
         return replace(row, step_time_s=curve.step_time_s(Way(row.per_node)) * factor)
 
-    def _stranger(self) -> SpeedCurve:
-        """Of a program that has shown nothing."""
-        curves = [one.curve for one in self._shown.values() if one.curve is not None]
-        alone = [curve.step_time_s(Way((1,))) for curve in curves]
-        return fit([(Way((1,)), median(alone) if alone else 1.0)])
+    def _stranger(self, steps: float) -> SpeedCurve:
+        """Of a program that has shown nothing, and has so many steps."""
+        known = [(one.steps, one.curve.step_time_s(Way((1,)))) for one in self._shown.values() if one.curve is not None]
+        if not known:
+            return fit([(Way((1,)), 1.0)])
+        as_fast_s = median(alone_s for _, alone_s in known)
+        as_long_s = median(count * alone_s for count, alone_s in known) / steps
+        return fit([(Way((1,)), math.sqrt(as_fast_s * as_long_s))])

@@ -11,8 +11,8 @@ from policies.jct.work import UNSEEN_GPU_S
 from policies.registry import find
 from scheduler.core.past_work import PastWork
 from scheduler.core.snapshot import take_snapshot
-from scheduler.simulator.simulate import Nodes, Simulation
-from scheduler.simulator.workload import SimulatedJob, Workload, rigid
+from scheduler.simulator.simulate import Simulation
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload, rigid
 
 LENGTHS = st.lists(st.floats(1.0, 1e6), min_size=4, max_size=30).map(sorted)
 
@@ -47,7 +47,7 @@ def test_short_work_is_expected_where_work_was_short_and_long_where_a_job_has_ou
 
 def simulation() -> Simulation:
     """Five short jobs of one name have ended, and then a longer one of another; two wait that nobody knows."""
-    menu = rigid(1, ["gpu"], 0.0, 4)
+    menu = rigid(1, [Nodes(2, 4)], 0.0)
     jobs = [SimulatedJob(f"short-{k}", 0.0, "one", 30.0 + k, 1) for k in range(5)]
     jobs += [SimulatedJob("long-1", 0.0, "one", 2_000.0, 1)]
     played = Simulation(Workload(tuple(jobs), {"one": menu}), [Nodes(2, 4)], find("jct"), 10.0, exact=False)
