@@ -10,14 +10,15 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 import structlog
 import zmq
 
 from agent.accounts import BadAccounts, choose_accounts
-from agent.devices import BadDevices, offer_devices
+from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
@@ -29,7 +30,10 @@ from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
-from scheduler.protocol.messages import Chunk, Hello, Read
+from agent.telemetry.owners import Owners
+from agent.telemetry.sampler import Sampler
+from agent.telemetry.sensing import sense
+from scheduler.protocol.messages import Chunk, DeviceInfo, Hello, Read
 
 EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
@@ -44,6 +48,10 @@ class Agent(NodeMind):
 
     def read(self, ask: Read) -> Chunk:
         return self.logs.read(ask)
+
+    def offer(self, devices: tuple[DeviceInfo, ...]) -> None:
+        super().offer(devices)
+        self.link.greet()
 
 
 def main() -> None:
@@ -121,20 +129,21 @@ async def _run(options: argparse.Namespace) -> None:
     accounts = choose_accounts(options.accounts, options.run_as_root)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(state):
-        machine = machine_id(state)
-        devices = offer_devices(options.devices, options.node, machine)
+        machine, folders, memory = machine_id(state), Folders(state, shared=accounts.lends), KnownGpus(state)
+        offer = offer_devices(options.devices, options.node, machine, memory, Owners(folders.root))
+        devices = offer.devices
         check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices,
         )
-        folders = Folders(state, shared=accounts.lends)
         kinds = {device.id: device.kind for device in devices}
         shims = Shims(folders, options.address, accounts)
-        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: kinds[id].startswith("fake"))
+        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: id.startswith("fake-"))
         agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
-        gpus = [device for device in devices if not device.id.startswith(("cpu-", "fake-"))]
-        await _until_told(agent, gangs, HealthWatch(state, gpus, check, options.health_every, agent.take_health))
+        watch = HealthWatch(state, check, options.health_every, agent.take_health)
+        sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
+        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sense(sampler, agent, memory)])
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:
@@ -180,10 +189,10 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
     return public, secret
 
 
-async def _until_told(agent: Agent, gangs: Gangs, watch: HealthWatch) -> None:
-    """SIGTERM and SIGINT end the agent; its workers go on."""
+async def _until_told(agent: Agent, gangs: Gangs, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """SIGTERM and SIGINT end the agent; its workers go on. work: what it does beside talking to the daemon."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
-    beside = [asyncio.create_task(agent.logs.keep()), asyncio.create_task(watch.run())]
+    beside = [asyncio.create_task(one) for one in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:
