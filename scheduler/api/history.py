@@ -65,7 +65,7 @@ def history_row(story: Story, state: State) -> HistoryRow:
 
 def _steps(story: Story, runs: list[RunView]) -> float | None:
     """Of a command, seconds on its devices."""
-    if story.job.spec.command:
+    if story.job.spec.is_command:
         return sum(run["steps"] for run in runs) or None
     steps = [attempt.last_step for attempt in story.attempts if attempt.last_step]
     return float(steps[-1]) if steps else None

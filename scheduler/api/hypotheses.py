@@ -117,8 +117,7 @@ class Candidate(Body):
 async def plan(candidate: Candidate, caller: CallerDep, _: Plain) -> Response:
     """When the job would start and end if it were submitted now, and on what; nothing is submitted."""
     spec = await admit(caller, parse_document({"team": caller.token.team, **candidate.job}))
-    what_runs = spec.entrypoint or "\0".join(spec.command)
-    key = candidate.spec_key or spec_key(what_runs, spec.arguments, spec.global_batch, f"below {spec.workdir}")
+    key = candidate.spec_key or spec_key(spec.what_runs, spec.arguments, spec.global_batch, f"below {spec.workdir}")
     seen = await caller.cluster.forecasts.submitted(Submit(request=0, spec=spec, spec_key=key, user=caller.user))
     return answer(
         PlannedView(

@@ -80,8 +80,7 @@ async def submit(
     check_secrets(spec, submission.secrets)
     past = await past_parents(caller, spec)
     unseen_code = f"below {spec.workdir}"
-    what_runs = spec.entrypoint or spec.script or "\0".join(spec.command)
-    key = submission.spec_key or spec_key(what_runs, spec.arguments, spec.global_batch, unseen_code)
+    key = submission.spec_key or spec_key(spec.what_runs, spec.arguments, spec.global_batch, unseen_code)
     sealed = caller.vault.seal(submission.secrets) if submission.secrets else ""
     id = await caller.cluster.submit(spec, key, caller.user, idempotency_key, sealed, past)
     if idempotency_key is not None:

@@ -160,7 +160,7 @@ class Ahead:
         first = next((a for a in attempts if _starts_after(a, self.begun_us)), None)
         members = state.present_members(job.id, first.number) if first is not None else []
         generation = state.generation_of(job.id, first.number) if first is not None else None
-        plan = generation.plan if generation is not None and not job.spec.command else None
+        plan = generation.plan if generation is not None and not job.spec.is_command else None
         return Fate(
             job=job.id, until_us=self.now, start_us=first.starting_us if first is not None else None,
             end_us=job.ended_us, completed=job.result is Result.COMPLETED,

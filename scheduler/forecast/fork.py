@@ -66,7 +66,7 @@ def _of(book: dict[_Key, _Value], jobs: dict[int, Job]) -> dict[_Key, _Value]:
 def _arrival(state: State, job: Job) -> Arrival:
     ended = job.state is JobState.DONE
     work: float | None = job.total_steps
-    if job.spec.command:
+    if job.spec.is_command:
         work = job.ran_us / 1e6 if job.result is Result.COMPLETED else None
     elif work is None and job.result is Result.COMPLETED:
         work = _last_step(story_of(state, job))

@@ -57,20 +57,20 @@ def steps_in_all(
     one has by now; else as much again as it has had (of heavy-tailed sizes), or an hour.
     """
     declared = job.total_steps or state.probed(job).total_steps
-    if declared is not None and not job.spec.command:
+    if declared is not None and not job.spec.is_command:
         return float(declared), True
     for alike in _alike(job, arrivals):
         longer = [work for work in alike if work > done]
         if len(longer) >= LEAST_ALIKE:
             return chance.pick(job.id, "work", longer), True
-    more = max(done, min(job.spec.time_limit_s or LASTS_S, LASTS_S) if job.spec.command else 1_000.0)
+    more = max(done, min(job.spec.time_limit_s or LASTS_S, LASTS_S) if job.spec.is_command else 1_000.0)
     return done + more * chance.factor(job.id, "work", chance.spread.work), False
 
 
 def _alike(job: Job, arrivals: Sequence[Arrival]) -> list[list[float]]:
     """Work of finished jobs of the same kind: of the same user and name, then of the same code, then of the team."""
-    kind = bool(job.spec.command)
-    known = [(a, a.work) for a in arrivals if a.ended and a.work is not None and bool(a.spec.command) == kind]
+    kind = job.spec.is_command
+    known = [(a, a.work) for a in arrivals if a.ended and a.work is not None and a.spec.is_command == kind]
     return [
         [work for a, work in known if (a.user, a.spec.name) == (job.user, job.spec.name)],
         [work for a, work in known if a.spec_key == job.spec_key],

@@ -62,7 +62,7 @@ class ForkedWorld(World):
         """A job's true work is drawn once. work: what it was drawn from, where it is one that is yet to come."""
         total, known = steps_in_all(self.state, job, self.done[job.id], self.arrivals, self.chance)
         self.total[job.id] = work if work is not None else total
-        unprobed = not job.spec.command and not self.state.measured.get(job.spec_key)
+        unprobed = not job.spec.is_command and not self.state.measured.get(job.spec_key)
         if not known or (unprobed and not self.state.probed(job).profiles):
             self.guessed.add(job.id)
 
@@ -224,7 +224,7 @@ class ForkedWorld(World):
 def _done(fork: Fork, job: Job) -> float:
     """Steps done at the fork; of a command seconds."""
     state, attempt = fork.state, fork.state.open_attempt(job.id)
-    if job.spec.command:
+    if job.spec.is_command:
         began = attempt.running_us if attempt is not None else None
         return max(0.0, (fork.now_us - began) / 1e6) if began is not None else 0.0
     progress = state.progress.get(job.id)

@@ -76,6 +76,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int | None = None
 
     @property
+    def what_runs(self) -> str:
+        """Equal for jobs that run the same program."""
+        return self.entrypoint or self.script or "\0".join(self.command)
+
+    @property
     def is_command(self) -> bool:
         """A program of its own, and no pipeline."""
         return bool(self.command or self.script)
