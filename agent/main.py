@@ -19,6 +19,7 @@ import zmq
 
 from agent.accounts import BadAccounts, choose_accounts
 from agent.devices import BadDevices, KnownGpus, offer_devices
+from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
@@ -30,6 +31,7 @@ from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
+from agent.telemetry import sample
 from agent.telemetry.owners import Owners
 from agent.telemetry.sampler import Sampler
 from agent.telemetry.sensing import sense
@@ -56,6 +58,8 @@ class Agent(NodeMind):
 
 def main() -> None:
     """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
+    if sys.argv[1:2] == ["sample"]:
+        sys.exit(sample.main(sys.argv[2:]))
     options = _options().parse_args()
     if options.server_key is None and not _stays_here(options.connect):
         what = f"{options.connect} is on another host, and without --server-key nobody could be sure who answers there"
@@ -63,7 +67,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except (BadDevices, BadAccounts, BadHealthCheck) as error:
+    except (BadDevices, BadScript, BadAccounts, BadHealthCheck) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -97,11 +101,13 @@ def _complain(text: str, code: int) -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.")
+    parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.",
+                                     epilog="jct-agent sample --help: what the devices measure, without a daemon.")
     parser.add_argument("--connect", required=True, metavar="ENDPOINT", help="the daemon, e.g. tcp://127.0.0.1:7741")
     parser.add_argument("--state", required=True, type=Path, help="folder for keys, attempts and logs")
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
+    parser.add_argument("--fake-readings", type=Path, metavar="FILE", help="JSON: what fake devices measure, and when")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
     parser.add_argument("--accounts", type=Path, metavar="FILE", help="Unix accounts that jobs of users and teams get")
     parser.add_argument("--run-as-root", action="store_true", help="an agent of root runs jobs as root, too")
@@ -130,7 +136,8 @@ async def _run(options: argparse.Namespace) -> None:
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(state):
         machine, folders, memory = machine_id(state), Folders(state, shared=accounts.lends), KnownGpus(state)
-        offer = offer_devices(options.devices, options.node, machine, memory, Owners(folders.root))
+        script = read_script(options.fake_readings) if options.fake_readings is not None else None
+        offer = offer_devices(options.devices, options.node, machine, memory, Owners(folders.root), script)
         devices = offer.devices
         check = _health_check(options)
         identity = Hello(

@@ -147,6 +147,9 @@ class Sampler:
             if name not in values:
                 values[name] = None
                 missing.setdefault(name, reading.unwell or "not read")
+        for name in ("throttled", "processes"):
+            if getattr(reading, name) is None:
+                missing.setdefault(name, reading.unwell or "not measured for such a device")
         device.sample = DeviceSample(
             id=info.id, kind=info.kind, bus=reading.bus, parent=reading.parent, values=values, missing=missing,
             throttled=reading.throttled, processes=reading.processes,

@@ -44,6 +44,7 @@ from scheduler.core.records import (
     User,
 )
 from scheduler.protocol.messages import Evaluation, Phase, Report
+from scheduler.protocol.telemetry import Telemetry
 
 
 @dataclass(slots=True)
@@ -67,6 +68,16 @@ class Probed:
     profiles: tuple[ModelProfile, ...]
     total_steps: int | None
     global_batch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """A node's newest sample, and the session and number of the beat that brought it. Memory only."""
+
+    session: str
+    beat: int
+    at_us: int
+    telemetry: Telemetry
 
 
 class Role(StrEnum):
@@ -115,6 +126,7 @@ class State:
     measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
     measured: menus by spec key, used instead of the planner's. health_beat: the session and number of the beat whose
     health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
+    sensed: the newest sample of each node.
     """
 
     epoch: int
@@ -155,6 +167,7 @@ class State:
     known: dict[str, Probed] = field(default_factory=dict)
     health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
     undrained: dict[str, str] = field(default_factory=dict)
+    sensed: dict[str, Sensed] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False
