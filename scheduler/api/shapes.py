@@ -167,7 +167,56 @@ class DrainView(TypedDict):
     since: str | None
 
 
+class ProcessView(TypedDict):
+    """whose: job (one of ours), other, or unknown. job and name: null and empty where it is not yours."""
+
+    pid: int
+    whose: str
+    job: int | None
+    name: str
+    memory_bytes: int | None
+
+
+class DeviceMeasured(TypedDict):
+    """The newest sample. age_s: since it was read; null where it never was. values: by name, whose end is the unit; of
+    each null `missing` has the reason under the same name. parent: of a MIG device its GPU. processes: null where they
+    cannot be listed, see missing."""
+
+    age_s: float | None
+    bus: str
+    parent: str
+    values: dict[str, float | None]
+    missing: dict[str, str]
+    throttled: list[str] | None
+    processes: list[ProcessView] | None
+
+
+class InterfaceView(TypedDict):
+    """kind: loopback, virtual or physical."""
+
+    name: str
+    kind: str
+    up: bool
+    values: dict[str, float | None]
+    missing: dict[str, str]
+
+
+class NodeMeasured(TypedDict):
+    """The newest sample of the machine itself. number: counts samples since the agent's start; late: readings that were
+    not there in time; left_out: devices and interfaces for which the message had no room."""
+
+    age_s: float
+    number: int
+    late: int
+    left_out: int
+    values: dict[str, float | None]
+    missing: dict[str, str]
+    interfaces: list[InterfaceView]
+
+
 class NodeView(TypedDict):
+    """measured: null before the first sample."""
+
     id: str
     state: str
     address: str
@@ -175,11 +224,12 @@ class NodeView(TypedDict):
     free: int
     last_seen_s: float | None
     drain: DrainView | None
+    measured: NodeMeasured | None
 
 
 class DeviceView(TypedDict):
     """state: free, held, promised, quarantined, unhealthy, drained or away. job: who has it, null where that is not
-    yours. drain: its own or its node's."""
+    yours. drain: its own or its node's. measured: null before the first sample."""
 
     id: str
     node: str
@@ -191,6 +241,7 @@ class DeviceView(TypedDict):
     reason: str
     job: int | None
     drain: DrainView | None
+    measured: DeviceMeasured | None
 
 
 class WebhookView(TypedDict):

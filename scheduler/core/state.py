@@ -45,6 +45,7 @@ from scheduler.core.records import (
     User,
 )
 from scheduler.protocol.messages import Evaluation, Phase, Report
+from scheduler.protocol.telemetry import Telemetry
 
 
 @dataclass(slots=True)
@@ -68,6 +69,16 @@ class Probed:
     profiles: tuple[ModelProfile, ...]
     total_steps: int | None
     global_batch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """A node's newest sample, and the session and number of the beat that brought it. Memory only."""
+
+    session: str
+    beat: int
+    at_us: int
+    telemetry: Telemetry
 
 
 class Role(StrEnum):
@@ -136,7 +147,8 @@ class State:
     health_beat: the session and number of the beat whose health each node is judged by. undrained: nodes that are not
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
-    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them.
+    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
+    sample of each node.
     """
 
     epoch: int
@@ -181,6 +193,7 @@ class State:
     undrained: dict[str, str] = field(default_factory=dict)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
+    sensed: dict[str, Sensed] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False

@@ -30,6 +30,7 @@ from scheduler.protocol.messages import (
     Targets,
     Welcome,
 )
+from scheduler.protocol.telemetry import bounded
 
 log = structlog.get_logger()
 
@@ -136,7 +137,12 @@ class Fleet:
         if session is None:
             return
         session.applied = beat.applied
-        self._post(NodeHeard(node=session.node, session=session.session, beat=beat.seq, health=beat.health))
+        telemetry = bounded(beat.telemetry) if beat.telemetry is not None else None
+        self._post(
+            NodeHeard(
+                node=session.node, session=session.session, beat=beat.seq, health=beat.health, telemetry=telemetry
+            )
+        )
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 
