@@ -19,7 +19,7 @@ test: check
 	$(BIN)/python -m pytest -m "not long" -n logical --maxprocesses 4 --dist worksteal
 
 test-long: .venv/.installed-dev
-	JCT_TEST_EXAMPLES=random $(BIN)/python -m pytest tests/property tests/wire -m "not long"
+	JCT_TEST_EXAMPLES=nightly $(BIN)/python -m pytest tests/property tests/wire -m "not long" --timeout 14400
 	JCT_TEST_EXAMPLES=random $(BIN)/python -m pytest -m long --timeout 1800
 
 check: .venv/.installed-dev

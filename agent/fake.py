@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ from agent.gangs import OnReport, refusal
 from policies.model.families import FAMILIES, family
 from policies.model.profile import ModelProfile
 from policies.model.profile_document import profile_document
-from scheduler.protocol.fake import FakeMember, report_at
+from scheduler.protocol.fake import START_S, FakeMember, next_news_s, report_at
 from scheduler.protocol.messages import Cause, Phase, Report, Target
 
 EVERY_S = 0.05
@@ -27,10 +29,17 @@ def boot_time_s() -> float:
 class FakeGangs:
     """Looks at every member a few times a second and tells what has changed."""
 
-    def __init__(self, folders: Folders, kinds: dict[str, str]) -> None:
-        """kinds: device id -> kind."""
+    def __init__(
+        self, folders: Folders, kinds: dict[str, str], clock_s: Callable[[], float] = boot_time_s,
+        start_s: float = START_S, every_s: float = EVERY_S,
+    ) -> None:
+        """kinds: device id -> kind. start_s: what a member's start-up takes. every_s: between two looks at all members,
+        in real time."""
         self._folders = folders
         self._kinds = kinds
+        self._clock_s = clock_s
+        self._start_s = start_s
+        self._every_s = every_s
         self._members: dict[Key, FakeMember] = {}
         self._said: dict[Key, Report] = {}
         self._on_report: OnReport = lambda report: None
@@ -43,7 +52,7 @@ class FakeGangs:
             for file in sorted(self._folders.path(attempt).glob("fake-*.json")):
                 member = msgspec.json.decode(file.read_bytes(), type=FakeMember)
                 self._members[member.target.key] = member
-                self._said[member.target.key] = report_at(member, boot_time_s())
+                self._said[member.target.key] = report_at(member, self._clock_s())
         return list(self._said.values())
 
     def spawn(self, target: Target, secrets: dict[str, str]) -> None:
@@ -53,8 +62,9 @@ class FakeGangs:
             self._folders.make(attempt, target.spec)
             self._log(attempt, target)
             profile = _read_profile(target.spec.job.profile)
-            kind, now_s = self._kinds[target.device], boot_time_s()
-            self._keep(FakeMember(target=target, kind=kind, spawned_s=now_s, profile=profile).told(target, now_s))
+            kind, now_s = self._kinds[target.device], self._clock_s()
+            born = FakeMember(target=target, kind=kind, spawned_s=now_s, profile=profile, start_s=self._start_s)
+            self._keep(born.told(target, now_s))
         except ValueError as error:
             self._on_report(refusal(target, str(error), Cause.BAD_SPEC))
         except OSError as error:
@@ -68,7 +78,7 @@ class FakeGangs:
         if (member := self._members.get(target.key)) is None:
             return
         with contextlib.suppress(OSError):  # the next agent gets the same Target again
-            self._keep(member.told(target, boot_time_s()))
+            self._keep(member.told(target, self._clock_s()))
 
     def forget(self, key: Key) -> None:
         self._members.pop(key, None)
@@ -92,16 +102,26 @@ class FakeGangs:
 
     async def _watch(self) -> None:
         while True:
-            now_s = boot_time_s()
-            for key, member in list(self._members.items()):
-                said = self._said.get(key)
-                if said is not None and said.phase is Phase.GONE:
-                    continue
-                report = report_at(member, now_s)
-                if said is None or msgspec.structs.replace(report, seq=said.seq) != said:
-                    self._said[key] = report
-                    self._on_report(report)
-            await asyncio.sleep(EVERY_S)
+            self.look()
+            await asyncio.sleep(self._every_s)
+
+    def look(self) -> None:
+        """Tell what has changed."""
+        now_s = self._clock_s()
+        for key, member in self._living():
+            said, report = self._said.get(key), report_at(member, now_s)
+            if said is None or msgspec.structs.replace(report, seq=said.seq) != said:
+                self._said[key] = report
+                self._on_report(report)
+
+    def next_news_s(self) -> float:
+        """When a member will have more to tell than progress; infinity where none will."""
+        now_s = self._clock_s()
+        return min((next_news_s(member, now_s) for _, member in self._living()), default=math.inf)
+
+    def _living(self) -> list[tuple[Key, FakeMember]]:
+        gone = {key for key, said in self._said.items() if said.phase is Phase.GONE}
+        return [(key, member) for key, member in self._members.items() if key not in gone]
 
 
 def _read_profile(path: str | None) -> ModelProfile | None:

@@ -36,8 +36,8 @@ class Keys:
 class Link:
     """Says Hello until welcomed, then beats, sends Reports when there is news, and hands every message on.
 
-    handler: has `hello()`, `reports()`, `applied`, `welcome(epoch)`, `take_targets(targets)`, `read(read) -> Chunk`,
-    `questions()`, `take_secrets(secrets)`.
+    handler: has `hello()`, `reports()`, `applied`, `health`, `welcome(epoch)`, `take_targets(targets)`,
+    `read(read) -> Chunk`, `questions()`, `take_secrets(secrets)`.
     """
 
     def __init__(self, endpoint: str, keys: Keys | None, session: str, handler: Any) -> None:
@@ -49,11 +49,17 @@ class Link:
         self._news = asyncio.Event()
         self._heard = 0.0
         self._epoch: int | None = None
+        self._ignored: int | None = None
         self._beats = 0
 
     def news(self) -> None:
         """There is something to report."""
         self._news.set()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all news has been sent."""
+        return not self._news.is_set()
 
     async def run(self) -> None:
         """For the agent's life: a silent daemon is called again on a fresh socket. Raises RefusedByDaemon."""
@@ -101,7 +107,10 @@ class Link:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._beats += 1
-            beat = Beat(session=self._session, seq=self._beats, applied=self._handler.applied)
+            handler = self._handler
+            beat = Beat(
+                session=self._session, seq=self._beats, applied=handler.applied, health=handler.health,
+            )
             await self._send(sock, beat)
             self._news.set()
             await asyncio.sleep(BEAT_S)
@@ -140,6 +149,9 @@ class Link:
                 raise RefusedByDaemon(why)
             case Targets(epoch=epoch) if epoch == self._epoch:
                 self._handler.take_targets(message)
+            case Targets(epoch=epoch) if epoch != self._ignored:
+                self._ignored = epoch
+                log.warning("Targets of another daemon's life are ignored", epoch=epoch, present=self._epoch)
             case BeatAck(epoch=epoch, known=known):
                 if epoch != self._epoch or not known:  # the daemon has been started anew: tell it everything
                     self._epoch = None

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import math
 import os
 import secrets
 import signal
@@ -15,12 +16,16 @@ from typing import TextIO, cast
 import structlog
 import zmq
 
+from agent.accounts import BadAccounts, choose_accounts
 from agent.devices import BadDevices, offer_devices
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
+from agent.health import HealthWatch
+from agent.health_check import BadHealthCheck, HealthCheck
 from agent.identity import boot_id, machine_id
 from agent.link import Keys, Link, RefusedByDaemon
+from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
@@ -32,15 +37,15 @@ EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
 
 class Agent(NodeMind):
-    """The node's mind with its folder of logs and its line to the daemon."""
+    """The node's mind with its logs and its line to the daemon."""
 
-    def __init__(self, identity: Hello, gangs: Gangs, folders: Folders, endpoint: str, keys: Keys | None) -> None:
+    def __init__(self, identity: Hello, gangs: Gangs, logs: Logs, endpoint: str, keys: Keys | None) -> None:
         self.link = Link(endpoint, keys, identity.session, self)
-        self._folders = folders
+        self.logs = logs
         super().__init__(identity, gangs, self.link.news)
 
     def read(self, ask: Read) -> Chunk:
-        return self._folders.read_log(ask.request, (ask.job, ask.attempt), ask.member, ask.offset, ask.limit)
+        return self.logs.read(ask)
 
 
 def main() -> None:
@@ -52,7 +57,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except BadDevices as error:
+    except (BadDevices, BadAccounts, BadHealthCheck) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -94,6 +99,16 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
                         help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
+    parser.add_argument("--accounts", type=Path, metavar="FILE", help="Unix accounts that jobs of users and teams get")
+    parser.add_argument("--run-as-root", action="store_true", help="an agent of root runs jobs as root, too")
+    parser.add_argument(
+        "--log-cap", type=int, default=CAP_BYTES, metavar="BYTES", help="of a process's log; older bytes are given back"
+    )
+    parser.add_argument("--health-check", type=Path, metavar="PROGRAM",
+                        help="exits 0 where the node is well, else says on its first line why it should be drained")
+    parser.add_argument("--health-every", type=_seconds, default=60.0, metavar="SECONDS", help="default 60")
+    parser.add_argument("--health-timeout", type=_seconds, default=20.0, metavar="SECONDS",
+                        help="how long the program may take, default 20")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -105,23 +120,39 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value
+
+
 async def _run(options: argparse.Namespace) -> None:
     state: Path = options.state
+    accounts = choose_accounts(options.accounts, options.run_as_root)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(state):
         machine = machine_id(state)
         devices = offer_devices(options.devices, options.node, machine)
+        check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices, labels=dict(options.label),
         )
-        folders = Folders(state)
+        folders = Folders(state, shared=accounts.lends)
         kinds = {device.id: device.kind for device in devices}
-        gangs = MixedGangs(
-            FakeGangs(folders, kinds), Shims(folders, options.address), lambda id: kinds[id].startswith("fake")
-        )
-        agent = Agent(identity, gangs, folders, options.connect, _keys(options))
-        await _until_told(agent, gangs)
+        shims = Shims(folders, options.address, accounts)
+        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: kinds[id].startswith("fake"))
+        agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
+        gpus = [device for device in devices if not device.id.startswith(("cpu-", "fake-"))]
+        await _until_told(agent, gangs, HealthWatch(state, gpus, check, options.health_every, agent.take_health))
+
+
+def _health_check(options: argparse.Namespace) -> HealthCheck | None:
+    """Raises BadHealthCheck."""
+    if options.health_check is None:
+        return None
+    return HealthCheck(options.health_check, options.health_timeout, options.node, options.state)
 
 
 @contextlib.contextmanager
@@ -160,9 +191,10 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
     return public, secret
 
 
-async def _until_told(agent: Agent, gangs: Gangs) -> None:
+async def _until_told(agent: Agent, gangs: Gangs, watch: HealthWatch) -> None:
     """SIGTERM and SIGINT end the agent; its workers go on."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
+    beside = [asyncio.create_task(agent.logs.keep()), asyncio.create_task(watch.run())]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:
@@ -170,7 +202,9 @@ async def _until_told(agent: Agent, gangs: Gangs) -> None:
     except asyncio.CancelledError:
         pass
     finally:
-        await gangs.close()
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, gangs.close(), return_exceptions=True)
 
 
 if __name__ == "__main__":

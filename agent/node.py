@@ -9,6 +9,7 @@ from agent.gangs import Gangs, refusal
 from scheduler.protocol.messages import (
     Cause,
     DeviceInfo,
+    Health,
     Hello,
     NeedSecrets,
     Phase,
@@ -27,7 +28,10 @@ Attempt = tuple[int, int]
 
 
 class NodeMind:
-    """Keeps what shall be and what is. `changed` is called whenever there is something new to send up."""
+    """Keeps what shall be and what is. `changed` is called whenever there is something new to send up.
+
+    health: what the node's checks have last said; None before the first.
+    """
 
     def __init__(self, identity: Hello, gangs: Gangs, changed: Callable[[], None]) -> None:
         self._identity = identity
@@ -40,6 +44,7 @@ class NodeMind:
         self._version = (0, 0)
         self._seq = 0
         self._unspawned: dict[Attempt, list[Target]] = {}
+        self.health: Health | None = None
         for report in gangs.adopt(self._take_report):
             self._reports[report.key] = report
 
@@ -53,7 +58,16 @@ class NodeMind:
 
     def hello(self) -> Hello:
         """Identity and everything known, for the beginning of a connection."""
-        return replace(self._identity, reports=tuple(self._reports.values()))
+        bad = self.health.devices if self.health is not None else {}
+        devices = tuple(
+            replace(device, healthy=False, reason=bad[device.id]) if bad.get(device.id) else device
+            for device in self._identity.devices
+        )
+        return replace(self._identity, devices=devices, reports=tuple(self._reports.values()))
+
+    def take_health(self, health: Health) -> None:
+        """Goes up with the next beat."""
+        self.health = health
 
     def reports(self) -> Reports:
         self._seq += 1

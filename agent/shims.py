@@ -12,6 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from agent import cgroups
+from agent.accounts import Account, Accounts
 from agent.cgroups import Containment
 from agent.folders import Attempt, Folders
 from agent.gangs import OnReport, refusal
@@ -47,9 +48,10 @@ class Gang:
 class Shims:
     """Starts, re-adopts and buries shims."""
 
-    def __init__(self, folders: Folders, host: str) -> None:
+    def __init__(self, folders: Folders, host: str, accounts: Accounts | None = None) -> None:
         self._folders = folders
         self._host = host
+        self._accounts = accounts or Accounts({}, {}, as_itself=True)
         self._parent = cgroups.find_parent()
         self._gangs: dict[Attempt, Gang] = {}
         self._burials: set[asyncio.Task[None]] = set()
@@ -137,22 +139,25 @@ class Shims:
 
     def _start(self, attempt: Attempt, spec: AttemptSpec) -> Gang:
         """Folder and spec first, then the cgroup, then the process (LIFECYCLE 29)."""
-        folder = self._folders.make(attempt, spec)
+        account = self._accounts.of(spec.user, spec.job.team)
+        owner = (account.uid, account.gid) if account is not None else None
+        folder = self._folders.make(attempt, spec, owner)
         gang = self._new_gang(attempt, spec)
         try:
-            self._launch(folder, gang)
+            self._launch(folder, gang, account)
         except OSError:
             del self._gangs[attempt]
             raise
         gang.task = asyncio.create_task(self._guard(gang))
         return gang
 
-    def _launch(self, folder: Path, gang: Gang) -> None:
+    def _launch(self, folder: Path, gang: Gang, account: Account | None) -> None:
         command = [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder), "--host", self._host]
+        command += ["--account", account.option] if account is not None else []
         with (folder / "shim.log").open("ab") as output:
             gang.child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                cwd=folder, env=_environment(gang.spec.nonce, folder),
+                cwd=folder, env=_environment(gang.spec.nonce, folder, account),
             )
         gang.box.add(gang.child.pid)
         gang.process = os.pidfd_open(gang.child.pid)
@@ -249,12 +254,13 @@ def _alive(process: int) -> bool:
     return not poll.poll(0)
 
 
-def _environment(nonce: str, folder: Path) -> dict[str, str]:
+def _environment(nonce: str, folder: Path, account: Account | None) -> dict[str, str]:
     """From nothing: only what a program needs to run here."""
     kept = ("PATH", "HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "TMPDIR", "TZ", "LD_LIBRARY_PATH")
-    return {name: os.environ[name] for name in kept if name in os.environ} | {
-        "JCT_NONCE": nonce, "JCT_ATTEMPT_DIR": str(folder),
-    }
+    variables = {name: os.environ[name] for name in kept if name in os.environ}
+    if account is not None:
+        variables |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+    return variables | {"JCT_NONCE": nonce, "JCT_ATTEMPT_DIR": str(folder)}
 
 
 def _first_report(attempt: Attempt, member: int) -> Report:

@@ -23,26 +23,32 @@ from policies import registry
 from scheduler.api.app import create_app
 from scheduler.api.metrics import Metrics
 from scheduler.core.effects import Effects
-from scheduler.core.entities import Attempt, Entity, Event, Generation, Job, JobState, Member
+from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
-from scheduler.core.events import Cancel, Hold, Release, Request, Submit
-from scheduler.core.settings import CoreSettings
+from scheduler.core.events import Cancel, Hold, Release, Remark, Request, Submit
+from scheduler.core.settings import CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.story import Story
 from scheduler.driver import Driver
+from scheduler.forecast.forecaster import Forecaster
+from scheduler.forecast.process import ForecastProcess
 from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
+from scheduler.retention import retention_of
 from scheduler.settings import DaemonSettings
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
+from scheduler.transport.feed import Feed
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
 from scheduler.transport.mqtt import Broker, Publisher
 from scheduler.transport.router import Router
+from scheduler.transport.webhooks import Deliverer
 from scheduler.version import VERSION
 
 log = structlog.get_logger()
@@ -55,9 +61,12 @@ class Daemon:
     """What `scheduler.api.cluster.Cluster` asks for, on a running driver."""
 
     def __init__(
-        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics
-    ) -> None:
+        self, driver: Driver, fleet: Fleet, repository: Repository, ring: EventRing, metrics: Metrics,
+        webhooks: Webhooks, forecasts: Forecaster,
+    ) -> None:  # fmt: skip
         self.ring = ring
+        self.webhooks = webhooks
+        self.forecasts = forecasts
         self._metrics = metrics
         self._driver = driver
         self._fleet = fleet
@@ -102,14 +111,16 @@ class Daemon:
     async def release(self, job: int, actor: str) -> None:
         await self._driver.ask(lambda number: Release(request=number, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         found = self.state.members.get((job, attempt, member))
         if found is None and (story := await self.story(job)) is not None:
             members = (m for m in story.members if (m.attempt, m.number) == (attempt, member))
             found = next(members, None)
         if found is None:
             raise JctError(Code.NOT_FOUND, f"job {job} has no member {member} in attempt {attempt}")
-        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit)
+        return await self._fleet.read_log(found.node, job, attempt, member, offset, limit, since_s)
 
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         return await asyncio.to_thread(self._history.events, job, after, limit)
@@ -127,7 +138,8 @@ def main() -> None:
         settings = _settings()
     except ValidationError as error:
         for item in error.errors():
-            print(f"jctd: {item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
+            name = "".join(f"{part}: " for part in item["loc"])
+            print(f"jctd: {name}{item['msg'].removeprefix('Value error, ')}", file=sys.stderr)
         sys.exit(EX_FAILED)
     structlog.configure(
         processors=[
@@ -175,6 +187,12 @@ def _settings() -> DaemonSettings:
     parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
     parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
     parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
+    parser.add_argument("--ended-in-memory", type=int, metavar="N",
+                        help="jobs that have ended and are kept in memory (default 1000); the database has all")
+    parser.add_argument("--retention", metavar="DURATION",
+                        help="how long the database keeps what has ended, e.g. 90d (default: for ever)")
+    parser.add_argument("--auto-drain-share", type=float, metavar="PART",
+                        help="part of the nodes that their own health checks may drain at once (default 0.2)")
     given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
     if url := given.pop("database_url", None):
         given["JCT_DATABASE_URL"] = url
@@ -182,8 +200,12 @@ def _settings() -> DaemonSettings:
 
 
 async def _serve(settings: DaemonSettings, repository: Repository) -> None:
-    state = repository.load()
-    driver = Driver(state, repository, PassProcess(settings.policy), CoreSettings(), _clock(state))
+    core = CoreSettings(
+        jobs_kept=settings.ended_in_memory, retention_s=settings.retention, auto_drain_share=settings.auto_drain_share
+    )
+    oldest_us = time.time_ns() // 1000 - us(settings.retention) if settings.retention is not None else 0
+    state = repository.load(core.jobs_kept, oldest_us)
+    driver = Driver(state, repository, PassProcess(settings.policy), core, _clock(state))
     allowed = AllowedAgents(settings.state / "agents")
     endpoint = f"tcp://{settings.agents_host}:{settings.agents_port or '*'}"
     router = Router(endpoint, own_pair(settings.state, "daemon"), allowed)
@@ -191,19 +213,28 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     secrets_of = partial(_secrets_of, state, vault)
     fleet = Fleet(router, state, driver.settings, driver.post, time.monotonic, secrets_of)
     ring, metrics = EventRing(), Metrics(state, VERSION, driver.settings.half_life_s)
-    driver.after_commit = partial(_after_commit, fleet, ring, metrics)
+    forecasts = Forecaster(state, ForecastProcess(), settings.policy, driver.now_us, driver.post)
+    driver.after_commit = partial(_after_commit, fleet, ring, metrics, forecasts)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
     listener = socket.create_server((settings.host, settings.port))
-    app = create_app(Daemon(driver, fleet, repository, ring, metrics), tokens, Audit(repository), vault, VERSION)
+    webhooks, feed = Webhooks(repository, vault), Feed(state, ring, repository.history)
+    deliverer = Deliverer(webhooks, feed, driver.post, driver.now_us)
+    cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks, forecasts)
+    app = create_app(cluster, tokens, Audit(repository), vault, VERSION)
     server = _Server(app, settings)
-    _announce(settings, listener, router.endpoint, state.epoch)
-    work = [driver.run(), router.run(fleet.take), server.serve(sockets=[listener])]
-    if settings.mqtt_url is not None:
-        work.append(_publisher(settings.mqtt_url, state, ring, repository).run())
-    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, partial(_stop, server, ring))
+    _announce(settings, listener, router.endpoint, state.epoch)
+    driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
+    work = [
+        driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run(), forecasts.run(),
+    ]
+    if settings.mqtt_url is not None:
+        work.append(_publisher(settings.mqtt_url, feed, repository).run())
+    if settings.retention is not None:
+        work.append(retention_of(settings, driver, repository, webhooks).run())
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -216,17 +247,9 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
         log.info("stopped", note="workers go on; they are found again after the next start")
 
 
-def _publisher(url: str, state: State, ring: EventRing, repository: Repository) -> Publisher:
-    history = repository.history
-
-    async def events(after: int, limit: int) -> list[Event]:
-        return await asyncio.to_thread(history.events, None, after, limit)
-
-    async def story(job: int) -> Story | None:
-        return await asyncio.to_thread(history.story, job)
-
-    save = partial(repository.remember, "mqtt")
-    return Publisher(Broker.parse(url), state, ring, events, story, partial(repository.remembered, "mqtt"), save)
+def _publisher(url: str, feed: Feed, repository: Repository) -> Publisher:
+    load, save = partial(repository.remembered, "mqtt"), partial(repository.remember, "mqtt")
+    return Publisher(Broker.parse(url), feed, load, save)
 
 
 def _stop(server: "_Server", ring: EventRing) -> None:
@@ -243,15 +266,13 @@ def _secrets_of(state: State, vault: Vault, job: int) -> dict[str, str]:
     return vault.open(secret.sealed)
 
 
-def _shows_in_targets(row: Entity) -> bool:
-    """A job that only waits is on no node."""
-    return isinstance(row, Attempt | Generation | Member) or (isinstance(row, Job) and row.state is JobState.ACTIVE)
-
-
-def _after_commit(fleet: Fleet, ring: EventRing, metrics: Metrics, effects: Effects) -> None:
-    fleet.after_commit(effects.refusals, any(map(_shows_in_targets, effects.rows)))
+def _after_commit(
+    fleet: Fleet, ring: EventRing, metrics: Metrics, forecasts: Forecaster, effects: Effects
+) -> None:
+    fleet.after_commit(effects.refusals, effects.rows)
     metrics.take(effects.events)
     ring.add(effects.events)
+    forecasts.after_commit(effects.rows)
 
 
 def _clock(state: State) -> "partial[int]":

@@ -2,16 +2,13 @@
 
     daemon -> child: a snapshot and the effort        child -> daemon: Decisions, or what went wrong as text
 
-Each is one frame on the child's standard input or output: a length of eight bytes, then msgpack. The child ends when
-its input does, whatever ended the daemon. Run as `python -P -m scheduler.pass_process POLICY`.
+Both are msgpack. Run as `python -P -m scheduler.pass_process POLICY`.
 """
 
-import asyncio
-import contextlib
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import BinaryIO
+from functools import partial
 
 import msgspec
 import structlog
@@ -20,12 +17,12 @@ from policies import registry
 from policies.jct.policy import Policy
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
+from scheduler.child import Child, serve
 
 log = structlog.get_logger()
 
 LIMIT_S = 10.0
 EFFORT = 6_000
-LENGTH_BYTES = 8
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_question = msgspec.msgpack.Decoder(tuple[ClusterSnapshot, int]).decode
@@ -51,12 +48,12 @@ class PassProcess:
         self._policy = policy
         self._limit_s = limit_s
         self._effort = effort
-        self._child: asyncio.subprocess.Process | None = None
+        self._child = Child("scheduler.pass_process", policy)
 
     @property
     def pid(self) -> int | None:
         """Of the present child, if there is one."""
-        return self._child.pid if self._child is not None and self._child.returncode is None else None
+        return self._child.pid
 
     async def decide(self, snapshot: ClusterSnapshot) -> Answer:
         """The policy's answer; where it is late or its process dies, the quickest valid answer of a new one.
@@ -78,56 +75,29 @@ class PassProcess:
 
     async def start(self) -> None:
         """Begin the child now, so that the first pass need not wait for its imports."""
-        if self.pid is None:
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable, "-P", "-m", "scheduler.pass_process", self._policy,
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-            )
+        await self._child.start()
 
     async def close(self) -> None:
         """Kill the child and collect it."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        assert child.stdin is not None
-        child.stdin.close()
-        await child.communicate()
+        await self._child.close()
 
     async def _ask(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
-        async with asyncio.timeout(self._limit_s):
-            await self.start()
-            assert self._child is not None
-            assert self._child.stdin is not None
-            assert self._child.stdout is not None
-            self._child.stdin.write(_frame((snapshot, effort)))
-            await self._child.stdin.drain()
-            length = int.from_bytes(await self._child.stdout.readexactly(LENGTH_BYTES))
-            told = _decode_answer(await self._child.stdout.readexactly(length))
+        told = _decode_answer(await self._child.ask(_encode((snapshot, effort)), self._limit_s))
         if isinstance(told, Decisions):
             return told
         raise PassFailed(told)
 
 
-def serve(policy: Policy, inlet: BinaryIO, outlet: BinaryIO) -> None:
-    """The child's life: answer each question until there are no more."""
-    while len(head := inlet.read(LENGTH_BYTES)) == LENGTH_BYTES:
-        snapshot, effort = _decode_question(inlet.read(int.from_bytes(head)))
-        try:
-            told: Decisions | str = policy.decide(snapshot, effort)
-        except Exception as error:
-            traceback.print_exc()
-            told = f"{type(error).__name__}: {error}"
-        outlet.write(_frame(told))
-        outlet.flush()
-
-
-def _frame(value: object) -> bytes:
-    body = _encode(value)
-    return len(body).to_bytes(LENGTH_BYTES) + body
+def answer(policy: Policy, question: bytes) -> bytes:
+    """What the child says to one question."""
+    snapshot, effort = _decode_question(question)
+    try:
+        told: Decisions | str = policy.decide(snapshot, effort)
+    except Exception as error:
+        traceback.print_exc()
+        told = f"{type(error).__name__}: {error}"
+    return _encode(told)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        serve(registry.find(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
+    serve(partial(answer, registry.find(sys.argv[1])), sys.stdin.buffer, sys.stdout.buffer)

@@ -2,10 +2,12 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from scheduler.durations import parse_duration
 
 
 def is_loopback(host: str) -> bool:
@@ -16,8 +18,15 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _duration(value: object) -> int:
+    return value if isinstance(value, int) else parse_duration(str(value), bare="seconds")
+
+
 class DaemonSettings(BaseSettings):
-    """Ports 0 let the system choose; `daemon.json` in the state folder tells what was chosen."""
+    """Ports 0 let the system choose; `daemon.json` in the state folder tells what was chosen.
+
+    retention: seconds, or a duration such as 90d; how long the database keeps what has ended, None for ever.
+    """
 
     model_config = SettingsConfigDict(env_prefix="JCT_SERVER_", extra="ignore")
 
@@ -32,6 +41,9 @@ class DaemonSettings(BaseSettings):
     agents_port: int = Field(default=7741, ge=0, le=65535)
     mqtt_url: str | None = None
     policy: str = "jct"
+    ended_in_memory: int = Field(default=1_000, ge=100, le=100_000)
+    retention: Annotated[int, BeforeValidator(_duration)] | None = Field(default=None, ge=60)
+    auto_drain_share: float = Field(default=0.2, ge=0, le=1)
 
     @model_validator(mode="after")
     def _encrypted_off_this_host(self) -> Self:

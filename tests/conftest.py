@@ -11,6 +11,7 @@ from shims import ShimFactory
 
 settings.register_profile("repeatable", derandomize=True)  # what lands is judged by the same examples each time
 settings.register_profile("random", print_blob=True)  # and new ones are sought by make test-long
+settings.register_profile("nightly", settings.get_profile("random"))  # and for the core many more, see how_many.py
 settings.load_profile(os.environ.get("JCT_TEST_EXAMPLES", "repeatable"))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from policies import registry
 from policies.jct.priority import PriorityPolicy
 from scheduler.api.metrics import Metrics
 from scheduler.core.entities import Event
@@ -25,6 +26,8 @@ from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.story import Story
 from scheduler.core.targets import targets_of
+from scheduler.forecast.forecaster import Forecaster
+from scheduler.forecast.process import Clock, Foresee, Foreseen, Weigh, Weighed, answer
 from scheduler.protocol.messages import Chunk, DeviceInfo, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
@@ -33,8 +36,21 @@ from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
 
 START_US = 1_800_000_000 * US
+
+
+class Inline:
+    """Forecasts without a process of their own."""
+
+    async def foresee(self, question: Foresee) -> Foreseen:
+        return answer(question, [registry.find(world.policy) for world in question.worlds], Clock())
+
+    async def weigh(self, question: Weigh) -> Weighed:
+        return registry.find(question.policy).terms(question.snapshot)
+
+    async def close(self) -> None: ...
 
 
 class SmallCluster:
@@ -44,18 +60,21 @@ class SmallCluster:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.repository = Repository.open(f"sqlite:///{folder}/jctd.db")
         self.state: State = self.repository.load()
         self.tokens = Tokens(self.repository)
         self.audit = Audit(self.repository)
         self.vault = Vault.at(folder)
         self.ring = EventRing()
+        self.webhooks = Webhooks(self.repository, self.vault)
         self._metrics = Metrics(self.state, "0", 3600.0)
         self.settings = CoreSettings()
         self.logs: dict[tuple[int, int, int], bytes] = {}
         self.missing = self.broken = ""
         self._now_us = START_US
         self._policy = PriorityPolicy()
+        self.forecasts = Forecaster(self.state, Inline(), "priority", self.now_us, self._step)
         self._version = 0
         self._agents = [
             SimulatedAgent(
@@ -141,7 +160,9 @@ class SmallCluster:
     async def release(self, job: int, actor: str) -> None:
         self._ask(Release(request=1, job=job, actor=actor))
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         if (job, attempt, member) not in self.state.members:
             raise JctError(Code.NOT_FOUND, "no such member")
         written = self.logs.get((job, attempt, member), b"")

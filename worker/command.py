@@ -1,16 +1,19 @@
 """Members of command jobs: any program, started once the gang's rendezvous address is known, with torchrun's variables.
 
+Where one process a node is asked for, the members beside a node's first only hold their devices and end as it ends.
 The member's process reads Targets until one has the address, says that it is up, and becomes the program. From there on
 its shim knows it by its process alone: an exit with 0 is a finish, unless it was told to stop.
 """
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 
 from scheduler.protocol.codec import Unframer, decode_target, frame
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from scheduler.protocol.spec import JobSpec
 from worker.guard import Guard
 
 PROGRESS = "progress-{member}.jsonl"
@@ -70,6 +73,48 @@ class CommandGuard(Guard):
                 return
 
 
+class Placeholder(CommandGuard):
+    """Holds a device for the program of its node's first member, and shares that one's end.
+
+    Stops and signals are for the program: the device is in use until that has ended, however long its grace is.
+    """
+
+    _leader: Report | None = None
+
+    def follow(self, leader: Report | None) -> None:
+        """The program has ended, or there never was one."""
+        self._leader = leader
+        self._change(cause=leader.cause if leader else Cause.KILLED, message=leader.message if leader else self._why())
+        super()._send(signal.SIGKILL)
+
+    def tick(self, now_s: float) -> None:
+        """It does nothing that could be late."""
+
+    def _stop(self, stop: Stop, now_s: float) -> None:
+        """The program's grace is this one's."""
+
+    def _send(self, number: signal.Signals) -> None:
+        """The program gets it."""
+
+    def ended(self, status: int) -> None:
+        super().ended(status)
+        if self._leader is not None:
+            self._change(exit_code=self._leader.exit_code, signal=self._leader.signal)
+
+
+def command_guard(target: Target, pid: int, line: socket.socket, folder: Path) -> CommandGuard:
+    kind = CommandGuard if leader_of(target) == target.member else Placeholder
+    return kind(target, pid, line, folder)
+
+
+def leader_of(target: Target) -> int:
+    """The member whose process is the program: each its own, or the first of its node where there is one a node."""
+    if target.spec.job.processes != "per_node":
+        return target.member
+    node = target.spec.places[target.member][0]
+    return next(number for number, place in enumerate(target.spec.places) if place[0] == node)
+
+
 def _tail(file: Path) -> bytes:
     try:
         with file.open("rb") as reading:
@@ -98,13 +143,15 @@ def variables(target: Target, folder: Path) -> dict[str, str]:
     node = places[own][0]
     here = [number for number, place in enumerate(places) if place[0] == node]
     nodes = list(dict.fromkeys(place[0] for place in places))
+    by_node = target.spec.job.processes == "per_node"
     devices = [places[number][1] for number in here]
     visible = [device for device in devices if device.startswith(("GPU-", "MIG-"))]
     return {
-        "RANK": str(own),
-        "LOCAL_RANK": str(here.index(own)),
-        "WORLD_SIZE": str(len(places)),
-        "LOCAL_WORLD_SIZE": str(len(here)),
+        "RANK": str(nodes.index(node) if by_node else own),
+        "LOCAL_RANK": "0" if by_node else str(here.index(own)),
+        "WORLD_SIZE": str(len(nodes) if by_node else len(places)),
+        "LOCAL_WORLD_SIZE": "1" if by_node else str(len(here)),
+        "JCT_GPUS_ON_NODE": str(len(here)),
         "GROUP_RANK": str(nodes.index(node)),
         "GROUP_WORLD_SIZE": str(len(nodes)),
         "NODE_RANK": str(nodes.index(node)),
@@ -114,6 +161,29 @@ def variables(target: Target, folder: Path) -> dict[str, str]:
     }
 
 
+def hold_place(line: socket.socket, target: Target) -> int:
+    """In a member's process that has no program: it is up, and waits to be ended."""
+    line.setblocking(True)
+    line.sendall(frame(_up(target)))
+    while line.recv(65_536):
+        continue
+    return 0
+
+
+def _up(target: Target) -> Report:
+    return Report(job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.TRAINING)
+
+
+def _program(job: JobSpec, folder: str, member: int) -> list[str]:
+    """Arguments to run. A script becomes a file of this member's own, which the kernel starts by its first line."""
+    if not job.script:
+        return list(job.command)
+    path = os.path.join(folder, f"script-{member}")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "w", encoding="utf-8") as file:
+        file.write(job.script)
+    return [path]
+
+
 def become(line: socket.socket, environment: dict[str, str]) -> int:
     """In the member's process: wait for the address, then be the program. Returns an exit code where it cannot."""
     target = _with_store(line)
@@ -121,14 +191,15 @@ def become(line: socket.socket, environment: dict[str, str]) -> int:
         return EXIT_CANNOT_RUN
     host, _, port = target.store.rpartition(":")
     job = target.spec.job
-    report = Report(job=target.job, attempt=target.attempt, member=target.member, seq=1, phase=Phase.TRAINING)
+    program = job.command[0] if job.command else "its script"
     try:
         os.chdir(job.workdir)
-        line.sendall(frame(report))
-        os.execvpe(job.command[0], list(job.command), {**environment, "MASTER_ADDR": host, "MASTER_PORT": port})  # noqa: S606
+        arguments = _program(job, environment["JCT_ATTEMPT_DIR"], target.member)
+        line.sendall(frame(_up(target)))
+        os.execvpe(arguments[0], arguments, {**environment, "MASTER_ADDR": host, "MASTER_PORT": port})  # noqa: S606
     except (OSError, ValueError) as error:
         what = error.strerror if isinstance(error, OSError) else error
-        why = f"cannot run {job.command[0][:200]!r} in {job.workdir}: {what}"
+        why = f"cannot run {program[:200]!r} in {job.workdir}: {what}"
         print(f"jctd: {why}", flush=True)
         end = Report(
             job=target.job, attempt=target.attempt, member=target.member, seq=2, phase=Phase.EXITED,

@@ -1,6 +1,7 @@
 """A port for a gang's rendezvous, leased for the shim's life: no other attempt on this node is given the same one."""
 
 import contextlib
+import encodings.idna  # noqa: F401  getaddrinfo loads it late, when its folder may be closed to the account
 import errno
 import fcntl
 import os
@@ -22,7 +23,10 @@ def lease_port(folder: Path, host: str, seed: str) -> int:
     ports = list(range(FIRST, LAST + 1))
     random.Random(seed).shuffle(ports)
     for port in ports:
-        lock = os.open(folder / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            lock = os.open(folder / f"{port}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except PermissionError:  # another account's, once
+            continue
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_free(host, port):

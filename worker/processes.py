@@ -11,6 +11,8 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_DUMPABLE = 4
+_PR_SET_NO_NEW_PRIVS = 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -23,6 +25,16 @@ def _prctl(option: int, value: int) -> None:
 def become_subreaper() -> None:
     """Orphans among the descendants become this process's children."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def become_account(uid: int, gid: int, groups: Collection[int]) -> None:
+    """Give root away for good, for this process and all it starts."""
+    os.setgroups(list(groups))
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(_PR_SET_DUMPABLE, 1)  # else its own /proc files would still be root's
+    os.umask(0o077)
 
 
 def die_with_parent(parent: int) -> None:

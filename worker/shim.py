@@ -5,10 +5,11 @@ Contract with the agent
 
 Command line::
 
-    python -P -m worker.shim --folder .../attempts/JOB.N [--host 127.0.0.1] [--linger-s 5]
+    python -P -m worker.shim --folder .../attempts/JOB.N [--host 127.0.0.1] [--linger-s 5] [--account UID:GID:GROUPS]
     python -P -m worker.shim --spare [--wait-s 600]
 
 - The folder's name gives job and attempt. It exists already and holds `spec.json`: `msgspec.json.encode(AttemptSpec)`.
+- `--account`: whom it becomes before it does anything else. The folder is that account's own.
 - `--host`: the address the generation's store binds and announces; the node's own where an attempt spans nodes.
 - Start it in its own session (`start_new_session=True`), stdin from /dev/null, with `JCT_NONCE=<spec.nonce>` in its
   environment, so that strays are found through /proc/PID/environ. It sets its own thread variables.
@@ -68,6 +69,7 @@ import select
 import sys
 from pathlib import Path
 
+from worker import processes
 from worker.zygote import Zygote
 
 EXIT_LOCKED = 73
@@ -76,6 +78,8 @@ EXIT_LOCKED = 73
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or EXIT_LOCKED."""
     options = _options(arguments)
+    if options.account is not None:
+        processes.become_account(*options.account)
     one_threaded()
     if options.spare:
         import_ahead()
@@ -98,9 +102,15 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     what.add_argument("--folder", type=Path, help="attempts/JOB.N with its spec.json")
     what.add_argument("--spare", action="store_true", help="import ahead and wait for the options on standard input")
     parser.add_argument("--host", default="127.0.0.1", help="address that the generation's store binds and announces")
+    parser.add_argument("--account", type=_account, metavar="UID:GID:GROUPS", help="whom to become first")
     parser.add_argument("--linger-s", type=float, default=5.0, help="seconds to wait for an agent in the end")
     parser.add_argument("--wait-s", type=float, default=600.0, help="seconds that a spare waits for its attempt")
     return parser.parse_args(arguments)
+
+
+def _account(text: str) -> tuple[int, int, list[int]]:
+    uid, gid, groups = text.split(":")
+    return int(uid), int(gid), [int(group) for group in groups.split(",") if group]
 
 
 def _order(wait_s: float) -> str:

@@ -74,6 +74,8 @@ def start_member(
         os.environ.clear()
         os.environ.update(variables)
         processes.rename(f"jct {target.job}.{target.attempt}/{target.member}")
+        if is_command and command.leader_of(target) != target.member:
+            return command.hold_place(theirs, target)
         if is_command:
             return command.become(theirs, variables)
         if cold:

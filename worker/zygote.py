@@ -19,7 +19,7 @@ from scheduler.protocol.spec import AttemptSpec
 from worker import processes, spawn
 from worker.channel import Channel
 from worker.checkpoint.directory import Directory
-from worker.command import CommandGuard
+from worker.command import Placeholder, command_guard, leader_of
 from worker.guard import Guard
 from worker.ports import lease_port
 
@@ -209,9 +209,10 @@ class Zygote:
         try:
             pid, line = spawn.start_member(target, self.folder, log, secrets)
             is_command = target.spec.kind == "command"
-            guard = CommandGuard(target, pid, line, self.folder) if is_command else Guard(target, pid, line)
+            guard = command_guard(target, pid, line, self.folder) if is_command else Guard(target, pid, line)
             self._guards[target.member] = guard
             self._selector.register(line, selectors.EVENT_READ)
+            self._end_with_leader(guard)
             self._provide_store(target)
         except OSError as error:
             why = f"no process could be started: {error.strerror}; see the limits on processes and memory"
@@ -221,6 +222,7 @@ class Zygote:
         guard = self._guards.get(target.member)
         if guard is not None:
             guard.take(target, processes.boot_time_s())
+            self._end_with_leader(guard)
             self._provide_store(target)
 
     def _provide_store(self, target: Target) -> None:
@@ -260,7 +262,19 @@ class Zygote:
                 if pid in by_pid:
                     self._selector.unregister(by_pid[pid].line.end)
                     by_pid[pid].ended(status)
+                    for guard in self._guards.values():
+                        self._end_with_leader(guard)
                 self._stores = {number: store for number, store in self._stores.items() if store[0] != pid}
+
+    def _end_with_leader(self, guard: Guard) -> None:
+        """A placeholder ends once its program has; or when it is told to, and there is none."""
+        if not isinstance(guard, Placeholder) or not guard.alive:
+            return
+        leader = self._guards.get(leader_of(guard.target))
+        if leader is None and isinstance(guard.target.want, Stop):
+            guard.follow(None)
+        elif leader is not None and not leader.alive:
+            guard.follow(leader.report)
 
     def _sweep(self) -> None:
         """When a member has ended, nothing of it may stay. Then its end is made durable and told."""

@@ -45,4 +45,18 @@ def _describe(index: int) -> DeviceInfo | None:
         return None
     name = _text(_ask(pynvml.nvmlDeviceGetName, handle)) or "unknown GPU"
     memory = getattr(_ask(pynvml.nvmlDeviceGetMemoryInfo, handle), "total", None)
-    return DeviceInfo(id=uuid, kind=name.removeprefix("NVIDIA "), index=index, name=name, memory_bytes=memory)
+    reason = _why_unwell(_ask(pynvml.nvmlDeviceGetRemappedRows, handle))
+    return DeviceInfo(
+        id=uuid, kind=name.removeprefix("NVIDIA "), index=index, name=name, memory_bytes=memory,
+        healthy=not reason, reason=reason,
+    )  # fmt: skip
+
+
+def _why_unwell(remapped: Any) -> str:
+    """From NVML's (corrected, uncorrected, pending, failed) of a memory's bad rows; empty where nothing is known."""
+    if remapped is _NOTHING:
+        return ""
+    *_, pending, failed = remapped
+    if failed:
+        return "a bad row of its memory could not be replaced by a spare one: the GPU has to be exchanged"
+    return "a bad row of its memory is replaced only by a reset of the GPU" if pending else ""

@@ -11,7 +11,9 @@ from policies.jct.demands import Demands, room_name
 from policies.jct.offers import offered
 from policies.jct.placement import near
 from policies.jct.problem import Allocator, Grant
+from policies.jct.terms import Term
 from policies.jct.waiting import blocked_wait, hopeless
+from policies.jct.work import look_at
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView
 from policies.model.decision import Decisions, Preempt, Resize, Start, Wait
 
@@ -38,6 +40,11 @@ class AllocatingPolicy:
                 asked.append(job)
         grants = self.allocator.allocate(demands.problem(asked), effort)
         return _Answer(demands).decisions(grants, waits)
+
+    def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
+        demands = Demands(snapshot)
+        kinds = {node.id: node.kind for node in demands.nodes()}
+        return {job.id: self.allocator.terms(look_at(demands.demand(job), kinds)) for job in snapshot.jobs}
 
 
 class _Answer:

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from policies.jct.ordered import by_age
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 POWER = -0.5
@@ -37,10 +38,12 @@ class Goodput:
         chosen = _solve(works, choices, rooms, effort) or _greedy(choices, rooms)
         return _place(works, chosen, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=by_age)]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _offered(work: Work) -> list[Option]:

@@ -17,6 +17,7 @@ cluster, and a change only where it pays for its restart. One pass:
 5. Running jobs change to better options.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.patience import PATIENCE, Patience, starves
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 
@@ -139,6 +141,13 @@ class Joint:
         """The order of starts; options by what they cost."""
         now = self._pass(problem, Rooms.of(problem), {work.job.id: work for work in waiting}, 0)
         return [(work, now.by_cost(work)) for work in _in_order(waiting)]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        """Of the order of starts."""
+        if not work.options:
+            return ()
+        weight = Term("log2 of weight", math.log2(work.job.weight))
+        return weight, Term("-log2 of GPU-seconds left", -math.log2(max(work.least_gpu_s, 1e-9)))
 
     def _pass(self, problem: Problem, rooms: Rooms, works: dict[str, Work], effort: int) -> Pass:
         devices = max(1, sum(node.devices for node in problem.nodes))

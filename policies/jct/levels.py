@@ -16,6 +16,7 @@ from policies.jct.clearing import Clearing, by_node
 from policies.jct.patience import PATIENCE, Patience, starves
 from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Options, Placement, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 WAYS = 4
@@ -36,6 +37,12 @@ class Levels:
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        """The level decides first; who has waited for longer than its bound is before them all."""
+        starved = not work.job.placement and work.options and starves(self._patience, work)
+        first = (Term("has waited beyond its bound", 1.0, -1),) if starved else (Term("within its bound", 0.0, -1),)
+        return (*first, Term("priority", float(work.job.level), 0), *self._allocator.terms(work))
 
 
 @dataclass(slots=True)

@@ -4,11 +4,13 @@
 `las` by attained device-seconds in a few levels, preempting between levels only (Tiresias, NSDI'19).
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from policies.jct.problem import NOTHING, Grant, JobDemand, Option, Placement, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 LEVELS_GPU_S = (3_600.0, 36_000.0)
@@ -40,9 +42,11 @@ class Fifo:
                     shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
         return tuple(grants)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=by_age)]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]], job: JobDemand) -> float:
@@ -80,7 +84,6 @@ class _Preempting:
             elif work.job.placement:
                 grants.append(Grant(work.job.id, NOTHING))
         return tuple(grants)
-
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]
@@ -131,6 +134,10 @@ class Srtf(_Preempting):
             return (work.left_s / work.job.weight,)
         return (min((work.takes_s(o) for o in asked_options(work)), default=0.0) / work.job.weight,)
 
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        left_s = self.key(work)[0] * work.job.weight
+        return (Term("log2 of weight", math.log2(work.job.weight)), Term("-log2 of seconds left", -_log2(left_s)))
+
 
 class Las(_Preempting):
     """Least attained service first, in levels; within a level the older job."""
@@ -138,6 +145,14 @@ class Las(_Preempting):
     def key(self, work: Work) -> tuple[float, ...]:
         level = sum(work.job.attained_gpu_s / work.job.weight >= limit for limit in LEVELS_GPU_S)
         return (float(level), -work.job.age_s)
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        level, younger = self.key(work)
+        return Term("service it has had (level)", -level, 1), Term("seconds since submission", -younger, 2)
+
+
+def _log2(value: float) -> float:
+    return math.log2(max(value, 1e-9))
 
 
 def by_age(work: Work) -> tuple[float, str]:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from policies.jct.terms import Term
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
 
@@ -14,4 +15,8 @@ class Policy(Protocol):
 
         effort: a bound on the search in steps of the policy's own; 0 asks for the quickest valid answer.
         """
+        ...
+
+    def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
+        """Of each job, what its place in the queue is made of."""
         ...

@@ -21,6 +21,7 @@ from policies.jct.ledger import PROBE_S, Ledger
 from policies.jct.menu import MenuEntry
 from policies.jct.placement import place
 from policies.jct.sharing import Claim, grow
+from policies.jct.terms import Term
 from policies.jct.victims import Candidate, choose_victims
 from policies.jct.waiting import blocked_wait, hopeless
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobView
@@ -63,6 +64,15 @@ class PriorityPolicy:
 
     def decide(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
         return _Pass(Ledger(snapshot)).run()
+
+    def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
+        return {
+            job.id: (
+                Term("priority", float(job.priority), 0),
+                Term("seconds since submission", (snapshot.now_us - job.submitted_us) / 1e6),
+            )
+            for job in snapshot.jobs
+        }
 
 
 @dataclass

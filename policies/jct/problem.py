@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from policies.jct.terms import Term
     from policies.jct.work import Work
 
 Placement = Mapping[str, int]
@@ -140,6 +141,10 @@ class Allocator(Protocol):
     """Deterministic and pure. effort bounds its search in steps of its own; any effort gives a valid answer."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]: ...
+
+    def terms(self, work: "Work") -> "tuple[Term, ...]":
+        """What a job's place in that order is made of."""
+        ...
 
     def claims(self, problem: Problem, waiting: "Sequence[Work]") -> "list[tuple[Work, Sequence[Option]]]":
         """In which order waiting jobs may take what lower levels have, and which options each may take, best first."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Placement, Problem
+from policies.jct.terms import Term
 from policies.jct.work import Work
 
 
@@ -30,6 +31,9 @@ class Queues:
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return self._allocator.terms(work)
 
 
 def _changes(job: JobDemand, grant: Grant) -> bool:

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from policies.jct.ordered import asked_options, by_age
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
+from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
 
 GAIN = 1.2
@@ -33,10 +34,12 @@ class Slope:
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=by_age)]
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _settled(work: Work) -> bool:

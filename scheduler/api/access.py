@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from scheduler.api.cluster import Cluster
 from scheduler.api.problems import request_id
+from scheduler.api.rehearsal import Rehearsal, Rehearsed
 from scheduler.core.errors import Code, JctError
 from scheduler.core.story import Story, story_of
 from scheduler.store.audit import AuditEntry
@@ -33,9 +34,9 @@ def cluster(request: Request) -> Cluster:
 ClusterDep = Annotated[Cluster, Depends(cluster)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caller:
-    """The bearer of a valid token, within one request."""
+    """The bearer of a valid token, within one request. tries: what it asks for is not done, see `rehearsal`."""
 
     token: Token
     cluster: Cluster
@@ -43,6 +44,16 @@ class Caller:
     vault: Vault
     tokens: FindsTokens
     request: str
+    tries: bool = False
+
+    def try_only(self) -> None:
+        """From now on."""
+        self.tries, self.cluster = True, Rehearsal.of(self.cluster, self)
+
+    def only_tried(self) -> None:
+        """For acts that move no job: raises Rehearsed instead of acting, where they are only tried."""
+        if self.tries:
+            raise Rehearsed(self, ())
 
     @property
     def user(self) -> str:

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Depends, Header, Query
 
-from scheduler.api.access import Caller
+from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import Strict
-from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Erase, Write
 from scheduler.core.records import Record
 
@@ -18,13 +17,13 @@ class ActQuery(Strict):
     dry_run: bool = False
 
 
-def _really(query: Annotated[ActQuery, Query()]) -> None:
+def _can_be_tried(query: Annotated[ActQuery, Query()], caller: CallerDep) -> None:
     if query.dry_run:
-        raise JctError(Code.NOT_SUPPORTED_YET, "dry_run is not supported yet for this act", field="dry_run")
+        caller.try_only()
 
 
-Really = Annotated[None, Depends(_really)]
-"""For routes that refuse to be only tried."""
+CanBeTried = Annotated[None, Depends(_can_be_tried)]
+"""For routes that act."""
 
 
 def _version(if_match: Annotated[str | None, Header(max_length=100)] = None) -> str | None:

@@ -4,7 +4,25 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from typing_extensions import TypedDict
 
-from scheduler.api import accounting, events, inventory, jobs, logs, orders, problems, tenants, tokens, upkeep
+from scheduler.api import (
+    accounting,
+    events,
+    foresight,
+    history,
+    hypotheses,
+    inventory,
+    jobs,
+    logs,
+    orders,
+    priorities,
+    problems,
+    rehearsal,
+    tenants,
+    tokens,
+    upkeep,
+    webhooks,
+    whys,
+)
 from scheduler.api.access import ClusterDep, FindsTokens, KeepsAudit
 from scheduler.api.cluster import Cluster
 from scheduler.api.middleware import BodyLimit, RequestId
@@ -14,7 +32,8 @@ from scheduler.store.vault import Vault
 
 _ROUTERS = (
     jobs.router, orders.router, logs.router, events.router, upkeep.router, inventory.router, tenants.router,
-    tokens.router, accounting.router,
+    tokens.router, accounting.router, webhooks.router, foresight.router, whys.router, priorities.router,
+    hypotheses.router, history.router,
 )
 
 
@@ -32,6 +51,7 @@ def create_app(
     app.state.audit = audit
     app.state.vault = vault
     problems.install(app)
+    rehearsal.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(RateLimit)
     app.add_middleware(RequestId)

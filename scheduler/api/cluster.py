@@ -7,9 +7,11 @@ from scheduler.core.entities import Event
 from scheduler.core.events import Request
 from scheduler.core.state import State
 from scheduler.core.story import Story
+from scheduler.forecast.forecaster import Forecaster
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.ring import EventRing
+from scheduler.store.webhooks import Webhooks
 
 
 class Cluster(Protocol):
@@ -23,8 +25,14 @@ class Cluster(Protocol):
         """In which what a team has used counts half."""
 
     @property
+    def forecasts(self) -> Forecaster: ...
+
+    @property
     def ring(self) -> EventRing:
         """The newest committed events."""
+
+    @property
+    def webhooks(self) -> Webhooks: ...
 
     def metrics(self) -> bytes:
         """In Prometheus' text format."""
@@ -49,8 +57,13 @@ class Cluster(Protocol):
     async def ask(self, make: Callable[[int], Request]) -> int:
         """Any request of the core, made with the number it gets; the job's id, or 0 where it is about none."""
 
-    async def read_log(self, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
-        """Asks the member's node; NOT_FOUND for an unknown member, a Chunk with `missing` where the log is away."""
+    async def read_log(
+        self, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
+        """Asks the member's node; NOT_FOUND for an unknown member, a Chunk with `missing` where the log is away.
+
+        since_s: instead of an offset, for what was written in so many last seconds.
+        """
 
     async def events(self, job: int | None, after: int, limit: int) -> list[Event]:
         """From the database, oldest first, with seq > after."""

@@ -7,10 +7,10 @@ from fastapi.responses import Response
 from pydantic import BeforeValidator, Field
 
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import IfMatch, Really, etag
+from scheduler.api.acts import CanBeTried, IfMatch, etag
 from scheduler.api.answers import MAX_LIMIT, Body, JobId, Plain, Strict, answer
 from scheduler.api.paging import from_cursor, page
-from scheduler.api.shapes import JobPage, JobView
+from scheduler.api.shapes import JobPage, JobView, WhatIf
 from scheduler.api.submitting import admit, allowed_priority, check_queue, check_secrets, past_parents, same
 from scheduler.api.times import rfc3339
 from scheduler.api.views import Moment, job_summary, job_view
@@ -80,8 +80,7 @@ async def submit(
     check_secrets(spec, submission.secrets)
     past = await past_parents(caller, spec)
     unseen_code = f"below {spec.workdir}"
-    what_runs = spec.entrypoint or "\0".join(spec.command)
-    key = submission.spec_key or spec_key(what_runs, spec.arguments, spec.global_batch, unseen_code)
+    key = submission.spec_key or spec_key(spec.what_runs, spec.arguments, spec.global_batch, unseen_code)
     sealed = caller.vault.seal(submission.secrets) if submission.secrets else ""
     id = await caller.cluster.submit(spec, key, caller.user, idempotency_key, sealed, past)
     if idempotency_key is not None:
@@ -99,7 +98,7 @@ async def _same_as_before(caller: Caller, id: int, spec: JobSpec) -> None:
 
 async def _view(caller: Caller, id: int) -> JobView:
     story = await caller.story(id, "show")
-    return job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us()))
+    return job_view(story, Moment.at(caller.cluster))
 
 
 @router.get("", response_model=JobPage)
@@ -118,7 +117,7 @@ async def list_jobs(query: Annotated[Listing, Query()], caller: CallerDep) -> Re
     stories, following = await page(
         cluster, team=team, states=query.state, with_ended=query.all, before=before, limit=query.limit
     )
-    moment = Moment.of(cluster.state, cluster.now_us())
+    moment = Moment.at(cluster)
     return answer(JobPage(now=now, jobs=[job_summary(story, moment) for story in stories], next=following))
 
 
@@ -127,8 +126,8 @@ async def show(id: JobId, caller: CallerDep, _: Plain) -> Response:
     return _with_version(await caller.story(id, "show"), caller)
 
 
-@router.patch("/{id}", response_model=JobView)
-async def change(id: JobId, change: Change, caller: CallerDep, _: Really, expected: IfMatch) -> Response:
+@router.patch("/{id}", response_model=JobView | WhatIf)
+async def change(id: JobId, change: Change, caller: CallerDep, _: CanBeTried, expected: IfMatch) -> Response:
     """With If-Match, only if the job is still as its ETag says."""
     before = await caller.to_act_on(id, "change")
     changes = await _changes(caller, change, before.job)
@@ -168,12 +167,12 @@ async def _changes(caller: Caller, change: Change, job: Job) -> dict[str, Any]:
 
 
 def _with_version(story: Story, caller: Caller) -> Response:
-    view = job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us()))
+    view = job_view(story, Moment.at(caller.cluster))
     return answer(view, headers=etag(version_of(story.job)))
 
 
-@router.post("/{id}/cancel", response_model=JobView)
-async def cancel(id: JobId, caller: CallerDep, _: Plain, cancellation: Cancellation | None = None) -> Response:
+@router.post("/{id}/cancel", response_model=JobView | WhatIf)
+async def cancel(id: JobId, caller: CallerDep, _: CanBeTried, cancellation: Cancellation | None = None) -> Response:
     """In every state, as often as you like; the answer is the job as it stands then."""
     reason = cancellation.reason if cancellation else ""
     if any(map(is_control, reason)):
@@ -182,11 +181,12 @@ async def cancel(id: JobId, caller: CallerDep, _: Plain, cancellation: Cancellat
     if story.job.state is not JobState.DONE:
         await caller.cluster.cancel(id, caller.user, reason)
         await _record_wanted(caller, story, "cancel")
+    caller.only_tried()
     return answer(await _view(caller, id))
 
 
-@router.post("/{id}/hold", response_model=JobView)
-async def hold(id: JobId, caller: CallerDep, _: Plain) -> Response:
+@router.post("/{id}/hold", response_model=JobView | WhatIf)
+async def hold(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     """Keep it from running; one that runs is checkpointed and stopped."""
     story = await caller.to_act_on(id, "hold")
     await caller.cluster.hold(id, caller.user)
@@ -194,8 +194,8 @@ async def hold(id: JobId, caller: CallerDep, _: Plain) -> Response:
     return answer(await _view(caller, id))
 
 
-@router.post("/{id}/release", response_model=JobView)
-async def release(id: JobId, caller: CallerDep, _: Plain) -> Response:
+@router.post("/{id}/release", response_model=JobView | WhatIf)
+async def release(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     story = await caller.to_act_on(id, "release")
     await caller.cluster.release(id, caller.user)
     await _record_wanted(caller, story, "release")

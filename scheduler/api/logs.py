@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from scheduler.api.access import CallerDep
 from scheduler.api.answers import JobId
-from scheduler.api.reading import LogQuery, find_member, read, tail_offset
+from scheduler.api.reading import LogQuery, find_member, first_offset, read
 from scheduler.api.streams import LastEventId, WantsStream, log_stream
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -25,9 +25,7 @@ async def logs(
         return log_stream(caller, id, query, last)
     cluster = caller.cluster
     member = find_member(await caller.story(id, "logs"), query)
-    start = query.offset
-    if query.tail is not None:
-        start = await tail_offset(cluster, member, query.tail)
+    start = await first_offset(cluster, member, query)
     first, data, size = await read(cluster, member, start, query.limit)
     headers = {
         "X-Log-Offset": str(first),

@@ -16,6 +16,7 @@ from scheduler.core.reserved import drain_of
 from scheduler.core.shown import shown_state
 from scheduler.core.state import State
 from scheduler.core.story import story_of
+from scheduler.forecast import truth
 
 _SECONDS = (1, 5, 15, 60, 300, 900, 3_600, 14_400, 43_200, 86_400, 259_200, 604_800)
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -67,6 +68,7 @@ class Metrics(Collector):
         yield from self._jobs()
         yield from self._devices()
         yield from self._tenants()
+        yield from self._forecasts()
         broken = len(violations(self._state))
         yield _gauge("jctd_invariant_violations", "Promises of the core that do not hold now: 0.", [], {(): broken})
 
@@ -99,8 +101,21 @@ class Metrics(Collector):
                 shown = "idle" if device.healthy else "unhealthy"
             counts[device.kind, shown] += 1
         yield _gauge("jctd_devices", "Devices.", ["kind", "state"], counts)
+        reasons = [bool(drain.automatic) for drain in state.drains.values() if drain.name.startswith("node/")]
+        drained = {("health-check",): sum(reasons), ("person",): len(reasons) - sum(reasons)}
+        yield _gauge("jctd_nodes_drained", "Drained nodes.", ["by"], drained)
+        yield _gauge("jctd_nodes_unwell_not_drained", "Nodes that are not well, but beyond the drain budget.", [],
+                     {(): len(state.undrained)})  # fmt: skip
         seen = {(node,): (self._now_us - at) / 1e6 for node, at in state.heard_us.items()}
         yield _gauge("jctd_node_last_seen_seconds", "Since a node was heard.", ["node"], seen)
+
+    def _forecasts(self) -> Iterator[Family]:
+        found = truth.outcomes(self._state)
+        yield _gauge("jct_eta_outcomes", "Completed jobs in memory by how their first range stood the truth.",
+                     ["outcome"], {(outcome,): count for outcome, count in found.items()})  # fmt: skip
+        if (share := truth.coverage(self._state)) is not None:
+            yield _gauge("jct_eta_coverage", "Part of them that ended in their 90% range; unknown is a miss.", [],
+                         {(): share})  # fmt: skip
 
     def _tenants(self) -> Iterator[Family]:
         state, use = self._state, use_of(self._state)

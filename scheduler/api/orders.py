@@ -7,9 +7,9 @@ from fastapi.responses import Response
 from pydantic import BeforeValidator
 
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import Really
+from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import Body, JobId, answer
-from scheduler.api.shapes import JobView
+from scheduler.api.shapes import JobView, WhatIf
 from scheduler.api.views import Moment, job_view
 from scheduler.core.events import Order, Verb
 from scheduler.jobfile.model import Signals, signal_name
@@ -22,33 +22,33 @@ class Signal(Body):
     signal: Annotated[Signals, BeforeValidator(signal_name)]
 
 
-@router.post("/{id}/requeue", response_model=JobView)
-async def requeue(id: JobId, caller: CallerDep, _: Really) -> Response:
+@router.post("/{id}/requeue", response_model=JobView | WhatIf)
+async def requeue(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     """Save, stop and queue again; it goes on from its newest checkpoint."""
     return await _order(caller, id, Verb.REQUEUE)
 
 
-@router.post("/{id}/signal", response_model=JobView)
-async def signal(id: JobId, signal: Signal, caller: CallerDep, _: Really) -> Response:
+@router.post("/{id}/signal", response_model=JobView | WhatIf)
+async def signal(id: JobId, signal: Signal, caller: CallerDep, _: CanBeTried) -> Response:
     """To every process of the job that jctd started."""
     return await _order(caller, id, Verb.SIGNAL, signal.signal)
 
 
-@router.post("/{id}/checkpoint", response_model=JobView)
-async def checkpoint(id: JobId, caller: CallerDep, _: Really) -> Response:
+@router.post("/{id}/checkpoint", response_model=JobView | WhatIf)
+async def checkpoint(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     """Save at the next step; the job's events tell when it is done."""
     return await _order(caller, id, Verb.CHECKPOINT)
 
 
-@router.post("/{id}/preempt", response_model=JobView)
-async def preempt(id: JobId, caller: CallerDep, _: Really) -> Response:
+@router.post("/{id}/preempt", response_model=JobView | WhatIf)
+async def preempt(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     """As for a more important job: saved, stopped, queued again, and counted as a preemption."""
     await caller.at_least(Role.OPERATOR, "preempt", f"job {id}")
     return await _order(caller, id, Verb.PREEMPT)
 
 
-@router.post("/{id}/top", response_model=JobView)
-async def top(id: JobId, caller: CallerDep, _: Really) -> Response:
+@router.post("/{id}/top", response_model=JobView | WhatIf)
+async def top(id: JobId, caller: CallerDep, _: CanBeTried) -> Response:
     """Before all that wait in its queue."""
     await caller.at_least(Role.OPERATOR, "top", f"job {id}")
     return await _order(caller, id, Verb.TOP)
@@ -62,4 +62,4 @@ async def _order(caller: Caller, id: int, verb: Verb, signal: str = "") -> Respo
     story = await caller.story(id, "show")
     old, new = {"priority": before.job.priority}, {"priority": story.job.priority}
     await caller.record(verb, f"job {id}", old=old, new={**new, **({"signal": signal} if signal else {})})
-    return answer(job_view(story, Moment.of(caller.cluster.state, caller.cluster.now_us())))
+    return answer(job_view(story, Moment.at(caller.cluster)))

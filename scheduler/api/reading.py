@@ -17,7 +17,8 @@ MAX_TAIL_BYTES = 8 * 1024 * 1024
 
 
 class LogQuery(Strict):
-    """attempt: the newest by default. Either member or rank; member 0 by default. tail: the last lines, no offset."""
+    """attempt: the newest by default. Either member or rank; member 0 by default. Where to begin: an offset, or `tail`
+    lines from the end, or with what was written in the last `since_s` seconds."""
 
     attempt: Annotated[int, Field(ge=1, le=MAX_ID)] | None = None
     member: Annotated[int, Field(ge=0, le=MAX_ID)] | None = None
@@ -25,6 +26,7 @@ class LogQuery(Strict):
     offset: Annotated[int, Field(ge=0, le=MAX_ID)] = 0
     limit: Annotated[int, Field(ge=1, le=MAX_BYTES)] = MAX_BYTES
     tail: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    since_s: Annotated[float, Field(gt=0, le=1e9)] | None = None
 
 
 def find_member(story: Story, query: LogQuery) -> Member:
@@ -48,7 +50,10 @@ def find_member(story: Story, query: LogQuery) -> Member:
 
 
 async def _chunk(cluster: Cluster, member: Member, offset: int, limit: int) -> Chunk:
-    chunk = await cluster.read_log(member.job, member.attempt, member.number, offset, limit)
+    return _here(await cluster.read_log(member.job, member.attempt, member.number, offset, limit))
+
+
+def _here(chunk: Chunk) -> Chunk:
     if chunk.missing:
         raise JctError(Code.BUSY, f"this log is unavailable: {chunk.missing}", hint="try again when its node is back")
     return chunk
@@ -68,6 +73,16 @@ async def read(cluster: Cluster, member: Member, offset: int, limit: int) -> tup
         if not chunk.data or len(data) >= limit or offset >= chunk.size:
             break
     return first, bytes(data), chunk.size
+
+
+async def first_offset(cluster: Cluster, member: Member, query: LogQuery) -> int:
+    """Where reading begins. Raises JctError where several answers are asked for."""
+    if query.since_s is not None and query.tail is not None:
+        raise JctError(Code.BAD_SPEC, "give either since_s or tail", field="since_s")
+    if query.since_s is not None:
+        ask = cluster.read_log(member.job, member.attempt, member.number, 0, 1, query.since_s)
+        return _here(await ask).offset
+    return query.offset if query.tail is None else await tail_offset(cluster, member, query.tail)
 
 
 async def tail_offset(cluster: Cluster, member: Member, lines: int) -> int:

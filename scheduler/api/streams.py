@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from scheduler.api.access import Caller
 from scheduler.api.answers import MAX_ID
-from scheduler.api.reading import PIECE_BYTES, LogQuery, find_member, read, tail_offset
+from scheduler.api.reading import PIECE_BYTES, LogQuery, find_member, first_offset, read
 from scheduler.api.views import event_view
 from scheduler.core.entities import Event, JobState
 from scheduler.core.errors import JctError
@@ -100,8 +100,8 @@ async def _log(caller: Caller, id: int, query: LogQuery, last: int | None) -> As
     yield b"retry: 1000\n\n"
     try:
         member = find_member(await caller.story(id, "stream"), query)
-        if query.tail is not None and last is None:
-            at = await tail_offset(cluster, member, query.tail)
+        if last is None:
+            at = await first_offset(cluster, member, query)
         while _goes_on(caller):
             over = find_member(await caller.story(id, "stream"), query).gone_us is not None
             first, data, size = await read(cluster, member, at, PIECE_BYTES)

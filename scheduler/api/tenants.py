@@ -15,9 +15,10 @@ from pydantic import AfterValidator, Field
 from policies.registry import queue_policies
 from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import IfMatch, Really
+from scheduler.api.acts import CanBeTried, IfMatch
 from scheduler.api.answers import Body, Plain, answer
-from scheduler.api.shapes import RecordList, RecordView
+from scheduler.api.rehearsal import TRIED
+from scheduler.api.shapes import RecordList, RecordView, WhatIf
 from scheduler.core.accounts import shares
 from scheduler.core.caps import Use, use_of
 from scheduler.core.edits import version_of
@@ -144,8 +145,8 @@ def _routes(
         found = [record for record in caller.cluster.state.book(word).values() if _may_see(caller, record)]
         return answer(RecordList(records=_looked_at(caller, found)))
 
-    @router.post(f"/{plural}", status_code=201, response_model=RecordView, name=f"create {word}")
-    async def create(body: new, caller: CallerDep, _: Really) -> Response:  # type: ignore[valid-type]
+    @router.post(f"/{plural}", status_code=201, response_model=RecordView, responses=TRIED, name=f"create {word}")
+    async def create(body: new, caller: CallerDep, _: CanBeTried) -> Response:  # type: ignore[valid-type]
         record = kind(**_fields(body))
         await check(caller, "create", record)
         if record.name in caller.cluster.state.book(word):
@@ -157,8 +158,8 @@ def _routes(
     async def show(name: str, caller: CallerDep, _: Plain) -> Response:
         return _one(caller, find(caller, name).name)
 
-    @router.patch(f"/{plural}/{{name:path}}", response_model=RecordView, name=f"change {word}")
-    async def change(name: str, body: patch, caller: CallerDep, _: Really, expected: IfMatch) -> Response:  # type: ignore[valid-type]
+    @router.patch(f"/{plural}/{{name:path}}", response_model=RecordView | WhatIf, name=f"change {word}")
+    async def change(name: str, body: patch, caller: CallerDep, _: CanBeTried, expected: IfMatch) -> Response:  # type: ignore[valid-type]
         old = find(caller, name)
         record = replace(old, **_fields(body))
         await check(caller, "change", old)
@@ -166,8 +167,10 @@ def _routes(
         await acts.write(caller, record, expected)
         return _one(caller, name)
 
-    @router.delete(f"/{plural}/{{name:path}}", status_code=204, response_class=Response, name=f"remove {word}")
-    async def remove(name: str, caller: CallerDep, _: Really) -> Response:
+    @router.delete(
+        f"/{plural}/{{name:path}}", status_code=204, response_class=Response, responses=TRIED, name=f"remove {word}"
+    )
+    async def remove(name: str, caller: CallerDep, _: CanBeTried) -> Response:
         record = find(caller, name)
         await check(caller, "remove", record)
         await acts.erase(caller, record)

@@ -11,8 +11,9 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import Really
+from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import MAX_ID, Body, Plain, answer
+from scheduler.api.rehearsal import TRIED
 from scheduler.api.shapes import TokenList, TokenView
 from scheduler.api.times import rfc3339
 from scheduler.core.errors import Code, JctError
@@ -56,13 +57,14 @@ def _rules(caller: Caller, token: Token | NewToken, user: str, team: str) -> boo
     return user == own.user or own.role is Role.LEAD
 
 
-@router.post("", status_code=201, response_model=TokenView)
-async def create(body: NewToken, request: Request, caller: CallerDep, _: Really) -> Response:
+@router.post("", status_code=201, response_model=TokenView, responses=TRIED)
+async def create(body: NewToken, request: Request, caller: CallerDep, _: CanBeTried) -> Response:
     """The secret is in this answer and nowhere else."""
     user, team = body.user or caller.user, body.team or caller.token.team
     if not _rules(caller, body, user, team):
         why = "you may make tokens for yourself or, as a lead, for your team, with no more rights than yours"
         await caller.deny("create token", f"user {user}", why)
+    caller.only_tried()
     now = caller.cluster.now_us()
     expires = now + us(body.expires_in) if body.expires_in is not None else None
     secret, token = await asyncio.to_thread(
@@ -80,9 +82,9 @@ async def list_all(request: Request, caller: CallerDep, _: Plain) -> Response:
     return answer(TokenList(tokens=[_view(token) for token in seen]))
 
 
-@router.delete("/{id}", status_code=204, response_class=Response)
+@router.delete("/{id}", status_code=204, response_class=Response, responses=TRIED)
 async def revoke(
-    id: Annotated[int, Path(ge=1, le=MAX_ID)], request: Request, caller: CallerDep, _: Really
+    id: Annotated[int, Path(ge=1, le=MAX_ID)], request: Request, caller: CallerDep, _: CanBeTried
 ) -> Response:
     """At once; streams that it opened are closed. Revoking twice is no error."""
     token = next((token for token in _tokens(request).all() if token.id == id), None)
@@ -90,6 +92,7 @@ async def revoke(
         if token is not None:
             await caller.record("revoke token", f"token {id}", allowed=False)
         raise JctError(Code.NOT_FOUND, f"there is no token {id}")
+    caller.only_tried()
     await asyncio.to_thread(_tokens(request).revoke, id, caller.cluster.now_us())
     await caller.record("revoke token", f"token {id}", old={"name": token.name, "user": token.user})
     return Response(status_code=204)

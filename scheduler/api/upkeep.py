@@ -9,9 +9,10 @@ from pydantic import AfterValidator, Field
 
 from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
-from scheduler.api.acts import Really
+from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import Body, Plain, answer
-from scheduler.api.shapes import RecordList, RecordView
+from scheduler.api.rehearsal import TRIED
+from scheduler.api.shapes import RecordList, RecordView, WhatIf
 from scheduler.api.times import rfc3339
 from scheduler.core.edits import version_of
 from scheduler.core.errors import Code, JctError
@@ -33,24 +34,24 @@ class Why(Body):
     reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_one_line)]
 
 
-@router.post("/nodes/{id:path}/drain", response_model=RecordView)
-async def drain_node(id: str, why: Why, caller: CallerDep, _: Really) -> Response:
+@router.post("/nodes/{id:path}/drain", response_model=RecordView | WhatIf)
+async def drain_node(id: str, why: Why, caller: CallerDep, _: CanBeTried) -> Response:
     """Nothing new starts there; what runs goes on. It holds until somebody resumes it, over restarts."""
     return await _drain(caller, f"node/{id}", id in caller.cluster.state.nodes, why.reason)
 
 
-@router.post("/nodes/{id:path}/resume", status_code=204, response_class=Response)
-async def resume_node(id: str, caller: CallerDep, _: Really) -> Response:
+@router.post("/nodes/{id:path}/resume", status_code=204, response_class=Response, responses=TRIED)
+async def resume_node(id: str, caller: CallerDep, _: CanBeTried) -> Response:
     return await _resume(caller, f"node/{id}")
 
 
-@router.post("/devices/{id:path}/drain", response_model=RecordView)
-async def drain_device(id: str, why: Why, caller: CallerDep, _: Really) -> Response:
+@router.post("/devices/{id:path}/drain", response_model=RecordView | WhatIf)
+async def drain_device(id: str, why: Why, caller: CallerDep, _: CanBeTried) -> Response:
     return await _drain(caller, f"device/{id}", id in caller.cluster.state.devices, why.reason)
 
 
-@router.post("/devices/{id:path}/resume", status_code=204, response_class=Response)
-async def resume_device(id: str, caller: CallerDep, _: Really) -> Response:
+@router.post("/devices/{id:path}/resume", status_code=204, response_class=Response, responses=TRIED)
+async def resume_device(id: str, caller: CallerDep, _: CanBeTried) -> Response:
     return await _resume(caller, f"device/{id}")
 
 
@@ -94,8 +95,8 @@ async def reservations(caller: CallerDep, _: Plain) -> Response:
     return answer(RecordList(records=[_view(item) for item in caller.cluster.state.reservations.values()]))
 
 
-@router.post("/reservations", status_code=201, response_model=RecordView)
-async def reserve(body: NewReservation, caller: CallerDep, _: Really) -> Response:
+@router.post("/reservations", status_code=201, response_model=RecordView, responses=TRIED)
+async def reserve(body: NewReservation, caller: CallerDep, _: CanBeTried) -> Response:
     """When it begins, jobs of others on these nodes are stopped with a checkpoint."""
     await caller.at_least(Role.OPERATOR, "create reservation", f"reservation {body.name}")
     state = caller.cluster.state
@@ -122,8 +123,8 @@ def begin_us(begin: datetime | None, now_us: int) -> int:
     return round((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
 
 
-@router.delete("/reservations/{name:path}", status_code=204, response_class=Response)
-async def unreserve(name: str, caller: CallerDep, _: Really) -> Response:
+@router.delete("/reservations/{name:path}", status_code=204, response_class=Response, responses=TRIED)
+async def unreserve(name: str, caller: CallerDep, _: CanBeTried) -> Response:
     await caller.at_least(Role.OPERATOR, "remove reservation", f"reservation {name}")
     item = caller.cluster.state.reservations.get(name)
     if item is None:

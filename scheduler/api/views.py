@@ -4,13 +4,15 @@ Times are UTC, RFC 3339. Unknown is null, never 0. Values of `env` and `argument
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.ir.plan import ParallelPlan
+from scheduler.api.cluster import Cluster
+from scheduler.api.ranges import estimate_view
 from scheduler.api.shapes import (
     AfterView,
     AttemptView,
-    DeviceView,
     Eta,
     EventView,
     Gpus,
@@ -18,7 +20,6 @@ from scheduler.api.shapes import (
     JobView,
     LedgerView,
     MemberView,
-    NodeView,
     Plan,
     Reason,
     UsedView,
@@ -34,29 +35,34 @@ from scheduler.core.entities import (
     JobState,
     LeaseState,
     Member,
+    Result,
 )
 from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_reason, shown_state
 from scheduler.core.state import Progress, State
 from scheduler.core.story import Story
+from scheduler.forecast.outlook import Outlook
 
 ETA_MARGIN = 1.25
-"""The late end of the range: steps taken so far say nothing of checkpoints, evaluation and disturbances to come."""
+"""The late end of the range before there is a forecast: steps taken so far say nothing of checkpoints, evaluation and
+disturbances to come."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the views of many jobs share: the state, the time, and how many devices each attempt holds."""
+    """What the views of many jobs share: the state, the time, the newest forecast, and how many devices each attempt
+    holds."""
 
     state: State
     now_us: int
+    outlooks: Mapping[int, Outlook]
     held: Counter[tuple[int, int]]
 
     @classmethod
-    def of(cls, state: State, now_us: int) -> "Moment":
-        return cls(
-            state, now_us, Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
-        )
+    def at(cls, cluster: Cluster) -> "Moment":
+        state = cluster.state
+        held = Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
+        return cls(state, cluster.now_us(), cluster.forecasts.outlooks, held)
 
 
 def plan_view(plan: ParallelPlan | None) -> Plan | None:
@@ -123,13 +129,15 @@ def job_view(story: Story, moment: Moment) -> JobView:
         note=spec.note,
         entrypoint=spec.entrypoint,
         command=list(spec.command),
+        script=spec.script,
         time_limit_s=spec.time_limit_s,
         begin=rfc3339(spec.begin_us),
+        deadline=rfc3339(spec.deadline_us),
         after=[AfterView(job=parent, how=how) for parent, how in spec.after],
         array=job.array,
         task=job.task,
         env_from=list(spec.env_from),
-        used=_used(story, moment.now_us),
+        used=used_by(story, moment.now_us),
         workdir=spec.workdir,
         env_keys=sorted(spec.env),
         global_batch=job.global_batch,
@@ -141,27 +149,33 @@ def job_view(story: Story, moment: Moment) -> JobView:
             queueing_s=seconds(cut.queueing_us),
             startup_s=seconds(cut.startup_us),
             training_s=seconds(cut.training_us),
+            preemptions_s=seconds(cut.preemptions_us),
             cleanup_s=seconds(cut.cleanup_us),
             total_s=seconds(cut.total_us),
         ),
+        estimates=[
+            estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
+        ],
         attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
     )
 
 
-def _used(story: Story, now_us: int) -> UsedView:
+def used_by(story: Story, now_us: int) -> UsedView:
+    """What later attempts saved makes nothing good that an earlier one lost."""
     gpu_s = lost_gpu_s = 0.0
-    for attempt in story.attempts:
+    saved = [*(attempt.saved_step for attempt in story.attempts[1:]), story.job.saved_step]
+    for attempt, saved_step in zip(story.attempts, saved, strict=False):
         if attempt.starting_us is not None:
             devices = sum(member.attempt == attempt.number for member in story.members)
             gpu_s += devices * seconds((attempt.ended_us or now_us) - attempt.starting_us)
-            lost_gpu_s += devices * lost_s(story.job, attempt)
+            lost_gpu_s += devices * lost_s(attempt, saved_step)
     return UsedView(gpu_s=gpu_s, lost_gpu_s=lost_gpu_s)
 
 
 def _attempt_view(attempt: Attempt, story: Story) -> AttemptView:
     members = [member for member in story.members if member.attempt == attempt.number]
     generation = story.shape_of(attempt.number)
-    plan = generation.plan if generation and not story.job.spec.command else None
+    plan = generation.plan if generation and not story.job.spec.is_command else None
     ranks = {member: rank for rank, member in enumerate(generation.ranks)} if generation else {}
     return AttemptView(
         attempt=attempt.number,
@@ -199,7 +213,7 @@ def _member_view(member: Member, rank: int | None) -> MemberView:
 
 def _newest_plan(story: Story) -> Plan | None:
     """Of the newest attempt that had one; a probe has none."""
-    if story.job.spec.command:
+    if story.job.spec.is_command:
         return None
     shapes = (story.shape_of(attempt.number) for attempt in reversed(story.attempts))
     return plan_view(next((shape.plan for shape in shapes if shape is not None and shape.plan is not None), None))
@@ -230,6 +244,15 @@ def _step(story: Story, progress: Progress | None) -> int | None:
 
 def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
     job, now = story.job, moment.now_us
+    if job.state is JobState.DONE:
+        return None
+    if (seen := moment.outlooks.get(job.id)) is not None and (seen.start or seen.end):
+        waits = job.state is JobState.QUEUED and seen.start is not None
+        return Eta(
+            start=rfc3339(max(now, seen.start.mid_us)) if waits and seen.start is not None else None,
+            finish_earliest=rfc3339(max(now, seen.end.low_us)) if seen.end else None,
+            finish_latest=rfc3339(max(now, seen.end.high_us)) if seen.end else None,
+        )
     if job.state is JobState.QUEUED:
         start_us = moment.state.start_at_us.get(job.id)
         return Eta(start=rfc3339(start_us), finish_earliest=None, finish_latest=None) if start_us is not None else None
@@ -243,57 +266,6 @@ def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
         finish_earliest=rfc3339(now + round(left_us)),
         finish_latest=rfc3339(now + round(left_us * ETA_MARGIN)),
     )
-
-
-def node_views(moment: Moment) -> list[NodeView]:
-    state = moment.state
-    busy = {lease.device for lease in state.leases.values()}
-    views = []
-    for node in state.nodes.values():
-        devices = [device for device in state.devices.values() if device.node == node.id]
-        heard_us = state.heard_us.get(node.id)
-        views.append(
-            NodeView(
-                id=node.id,
-                state=node.state,
-                address=node.address,
-                devices=len(devices),
-                free=sum(device.healthy and device.id not in busy for device in devices),
-                last_seen_s=seconds(max(0, moment.now_us - heard_us)) if heard_us is not None else None,
-            )
-        )
-    return views
-
-
-def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
-    """team: whose jobs may be named; None for all."""
-    state = moment.state
-    order = [LeaseState.PROMISED, LeaseState.HELD, LeaseState.QUARANTINED]
-    lease_of = {x.device: x for x in sorted(state.leases.values(), key=lambda lease: order.index(lease.state))}
-    views = []
-    for device in state.devices.values():
-        lease, node = lease_of.get(device.id), state.nodes.get(device.node)
-        job = state.jobs.get(lease.job) if lease else None
-        if lease:
-            shown = lease.state.lower()
-        elif not device.healthy:
-            shown = "unhealthy"
-        else:
-            shown = "free" if node is not None and node.state == "UP" else "away"
-        views.append(
-            DeviceView(
-                id=device.id,
-                node=device.node,
-                kind=device.kind,
-                index=device.index,
-                name=device.name,
-                memory_bytes=device.memory_bytes,
-                state=shown,
-                reason=device.reason,
-                job=job.id if job is not None and team in (None, job.spec.team) else None,
-            )
-        )
-    return views
 
 
 def event_view(event: Event) -> EventView:

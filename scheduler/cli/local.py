@@ -1,6 +1,7 @@
 """A cluster on this machine: a daemon and agents as separate processes. `jct up`, `jct demo` and tests start it."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -42,12 +43,12 @@ class LocalCluster:
         file = self.daemon_folder / "admin-token"
         return file.read_text().strip() if file.exists() else None
 
-    def start_daemon(self) -> None:
+    def start_daemon(self, *options: str) -> None:
         """Returns once it listens. Raises JctError with the daemon's own last words when it does not start."""
         self.daemon_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = ["scheduler.daemon", "--state", str(self.daemon_folder)]
         command += ["--port", str(self.port), "--agents-port", str(self.agents_port)]
-        self.daemon = _start(command, self.daemon_folder / "jctd.log")
+        self.daemon = _start([*command, *options], self.daemon_folder / "jctd.log")
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if self.daemon.poll() is not None:
@@ -68,17 +69,19 @@ class LocalCluster:
         assert self.daemon is not None
         return facts if facts.get("pid") == self.daemon.pid else None
 
-    def start_agent(self, node: str, devices: str | None = None) -> None:
-        """Lets the node's key in and starts its agent; it registers on its own."""
+    def start_agent(self, node: str, devices: str | None = None, *options: str) -> None:
+        """Lets the node's key in and starts its agent; it registers on its own. options: more of the agent's own."""
         from scheduler.transport.keys import allow_agent
 
         folder = self.state / "agents" / node
         allow_agent(self.daemon_folder, folder, node)
         command = ["agent.main", "--connect", str(self.facts["agents"]), "--state", str(folder), "--node", node]
         command += ["--server-key", str(self.daemon_folder / "daemon.key")]
+        if os.geteuid() == 0 and "--accounts" not in options:
+            command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]
-        self.agents[node] = _start(command, folder / "agent.log")
+        self.agents[node] = _start([*command, *options], folder / "agent.log")
 
     def check(self) -> None:
         """Raises JctError when a process has ended by itself."""

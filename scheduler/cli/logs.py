@@ -2,7 +2,7 @@
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from scheduler.cli.options import Id
 from scheduler.cli.output import say
 from scheduler.cli.wait import patiently
 from scheduler.core.errors import Code, JctError
+from scheduler.durations import BadDuration, parse_duration
 
 POLL_S = 0.5
 
@@ -25,6 +26,7 @@ class Source:
     label: bytes
     offset: int = 0
     tail: int | None = None
+    since_s: float | None = None
     rest: bytes = b""
     over: bool = False
 
@@ -33,25 +35,30 @@ def logs(
     id: Id,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last N lines.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only what was written in the last 10m, 1h, ...")] = None,
     rank: Annotated[int | None, typer.Option(min=0, help="Only this rank.")] = None,
     attempt: Annotated[int | None, typer.Option(min=1, help="This attempt; the newest by default.")] = None,
+    previous: Annotated[bool, typer.Option("--previous", help="The attempt before the newest.")] = False,
 ) -> None:
     """Print a job's logs."""
+    since_s = _since_s(since, tail)
     client = Client.from_config()
     job = client.job(id)
+    if previous:
+        attempt = _previous(job, attempt)
     while follow and not job["attempts"] and job["result"] is None:
         time.sleep(POLL_S)
         job = patiently(lambda: client.job(id))
     if not job["attempts"]:
         raise JctError(Code.NOT_FOUND, f"job {id} has not started, so it has no log", hint="`jct logs -f` waits for it")
     number = attempt or job["attempts"][-1]["attempt"]
-    sources = _sources(job, number, rank, tail)
+    sources = [replace(source, tail=tail, since_s=since_s) for source in _sources(job, number, rank)]
     _attempt(client, id, sources, number, follow)
     if not follow and all(source.offset == 0 for source in sources):
         say(f"jct: attempt {number} of job {id} has written nothing yet; its steps and losses are in `jct show {id}`")
     while follow and attempt is None and (newer := _newer(client, id, number)) is not None:
         number += 1
-        _attempt(client, id, _sources(newer, number, rank, None), number, follow)
+        _attempt(client, id, _sources(newer, number, rank), number, follow)
 
 
 def _newer(client: Client, id: int, number: int) -> dict[str, Any] | None:
@@ -65,7 +72,30 @@ def _newer(client: Client, id: int, number: int) -> dict[str, Any] | None:
         time.sleep(POLL_S)
 
 
-def _sources(job: dict[str, Any], number: int, rank: int | None, tail: int | None) -> list[Source]:
+def _since_s(since: str | None, tail: int | None) -> float | None:
+    if since is None:
+        return None
+    if tail is not None:
+        raise JctError(Code.BAD_SPEC, "give either --since or --tail")
+    try:
+        seconds = parse_duration(since, bare="seconds")
+    except BadDuration as error:
+        raise JctError(Code.BAD_SPEC, f"--since: {error}") from None
+    if seconds == 0:
+        raise JctError(Code.BAD_SPEC, "--since: must be more than 0")
+    return float(seconds)
+
+
+def _previous(job: dict[str, Any], attempt: int | None) -> int:
+    numbers = [item["attempt"] for item in job["attempts"]]
+    if attempt is not None:
+        raise JctError(Code.BAD_SPEC, "give either --previous or --attempt")
+    if len(numbers) < 2:
+        raise JctError(Code.NOT_FOUND, f"job {job['id']} has no attempt before its newest; it has {len(numbers)}")
+    return int(numbers[-2])
+
+
+def _sources(job: dict[str, Any], number: int, rank: int | None) -> list[Source]:
     attempt = next((item for item in job["attempts"] if item["attempt"] == number), None)
     if attempt is None:
         raise JctError(Code.NOT_FOUND, f"job {job['id']} has no attempt {number}")
@@ -74,7 +104,7 @@ def _sources(job: dict[str, Any], number: int, rank: int | None, tail: int | Non
         raise JctError(Code.NOT_FOUND, f"attempt {number} has no rank {rank}; it has {len(attempt['members'])} ranks")
     several = len(members) > 1
     return [
-        Source(member["member"], b"[rank %d] " % (member["rank"] or 0) if several else b"", tail=tail)
+        Source(member["member"], b"[rank %d] " % (member["rank"] or 0) if several else b"")
         for member in members
     ]
 
@@ -95,14 +125,15 @@ def _attempt(client: Client, id: int, sources: list[Source], number: int, follow
 
 def _piece(client: Client, id: int, source: Source, number: int, follow: bool) -> bool:
     """Print the next piece; whether there was one."""
-    query = {"attempt": number, "member": source.member}
-    query |= {"offset": source.offset} if source.tail is None else {"tail": source.tail}
+    query: dict[str, Any] = {"attempt": number, "member": source.member}
+    begins = source.tail is not None or source.since_s is not None
+    query |= {"tail": source.tail, "since_s": source.since_s} if begins else {"offset": source.offset}
     ask = partial(client.call, "GET", f"jobs/{id}/logs", query)
     answer: Answer = patiently(ask) if follow else ask()
     first = int(answer.headers["x-log-offset"])
-    if source.tail is None and first > source.offset:
+    if not begins and first > source.offset:
         say(f"jct: {first - source.offset} bytes of member {source.member}'s log are gone: it had reached its cap")
-    source.offset, source.tail = first + len(answer.data), None
+    source.offset, source.tail, source.since_s = first + len(answer.data), None, None
     source.over = source.offset >= int(answer.headers["x-log-size"]) and (
         not follow or answer.headers["x-log-open"] == "false"
     )

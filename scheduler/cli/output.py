@@ -3,13 +3,18 @@
 import json
 import os
 import sys
+import textwrap
 import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.core.errors import BadSpec, JctError
 
 JSON_VERSION = "v1"
+TITLE = 14
+"""Columns of a fact's title."""
+
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _JOINERS = "\u200c\u200d"
 
@@ -42,6 +47,16 @@ def print_error(error: JctError) -> None:
         say(f"jct: {visible(problem.message)}" + (f"\n  {visible(problem.hint)}" if problem.hint else ""))
     if request_id := getattr(error, "request_id", None):
         say(f"  (request {visible(str(request_id))})")
+
+
+def print_facts(facts: Iterable[tuple[str, str]], width: int | None = None) -> None:
+    """A title and a value a line; on a terminal, or at a given width, long values go on below themselves."""
+    width = width or terminal_width()
+    for title, value in facts:
+        shown = visible(value)
+        lines = textwrap.wrap(shown, max(20, width - TITLE)) if width else [shown]
+        for number, line in enumerate(lines or [""]):
+            print(f"{title if number == 0 else '':<{TITLE}}{line}")
 
 
 def parse_time(text: str) -> datetime:

@@ -25,10 +25,18 @@ def plan(
     replicas: Annotated[str, typer.Option(help="Replicas of each stage: a number, or auto.")] = "auto",
     global_batch: Annotated[int | None, typer.Option(min=1, help="Samples in a step.")] = None,
     objective: Annotated[str, typer.Option(help="step or time-to-accuracy.")] = "step",
+    at_cluster: Annotated[
+        bool, typer.Option("--at-cluster", help="Ask jctd when the job would start and end, and on what.")
+    ] = False,
     repartition: Annotated[Path | None, typer.Option(help="A running plan to improve by small moves.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print the menu as JSON.")] = False,
 ) -> None:
     """Plan stages, replicas, micro-batches and schedule for each GPU count."""
+    if at_cluster:
+        from scheduler.cli.foresight import plan_at_cluster
+
+        plan_at_cluster(jobfile, json_)
+        return
     import json
 
     from scheduler.cli.planning import fitting, menu, question

@@ -3,9 +3,10 @@
 from typing import Any
 
 from scheduler.cli.client import Client
+from scheduler.cli.foresight import ledger_grid
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Id, Json
-from scheduler.cli.output import local_time, print_json, terminal_width, visible
+from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
 from scheduler.durations import format_duration
 
 
@@ -15,8 +16,10 @@ def show(id: Id, json: Json = False) -> None:
     if json:
         print_json(job=job)
         return
-    for title, value in facts(job):
-        print(f"{title:<14}{visible(value)}")
+    print_facts(facts(job))
+    if job["estimates"]:
+        print()
+        ledger_grid(job["estimates"], job["ledger"], over=job["ended"] is not None).print()
     if job["attempts"]:
         print()
         grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]], terminal_width()).print()
@@ -97,9 +100,10 @@ def _ledger(ledger: dict[str, float]) -> str:
         ("queueing", "queueing_s"),
         ("start-up", "startup_s"),
         ("training", "training_s"),
+        ("preempted", "preemptions_s"),
         ("clean-up", "cleanup_s"),
     ]
-    said = " + ".join(f"{name} {ledger[key]:.1f} s" for name, key in parts)
+    said = " + ".join(f"{name} {ledger[key]:.1f} s" for name, key in parts if ledger[key] or name != "preempted")
     return f"{said} = {ledger['total_s']:.1f} s ({format_duration(ledger['total_s'])})"
 
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    workload: Annotated[Path, typer.Argument(help="List of jobs: Rubick's format, or Philly's (rigid jobs).")],
+    workload: Annotated[
+        Path, typer.Argument(help="List of jobs: Rubick's format, Philly's (rigid jobs), or `jct history --export`.")
+    ],
     profiles: Annotated[
         Path | None, typer.Option(help="Folder of <application>-placements.csv, or of one folder a GPU kind.")
     ] = None,
@@ -31,6 +33,7 @@ def simulate(
 
     from scheduler.cli.quiet import stdout_is_ours
     from scheduler.simulator.charts import draw
+    from scheduler.simulator.exported import is_export, read_export
     from scheduler.simulator.simulate import Simulation
     from scheduler.simulator.summary import summarise
     from scheduler.simulator.workload import BadWorkload, read_workload
@@ -41,7 +44,10 @@ def simulate(
         groups = parse_nodes(nodes)
         chosen = [(name, _policy(name, noise, seed)) for name in policy.split(",")]
         kinds = {group.kind: group.count * group.devices for group in groups}
-        found = read_workload(workload, profiles, kinds, restart_cost, groups[0].devices)
+        if is_export(workload):
+            found = read_export(workload, kinds)
+        else:
+            found = read_workload(workload, profiles, kinds, restart_cost, groups[0].devices)
     except (BadWorkload, ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from error
     summaries: dict[str, dict[str, Any]] = {}

@@ -50,7 +50,7 @@ def submit(
 
 def send(document: dict[str, Any], *, parsable: bool, wait: bool, json: bool) -> int:
     """Submit a whole document and say so; the exit code."""
-    body = {"job": document, **_spec_key(document), **_secrets(document)}
+    body = {"job": document, **spec_key_of(document), **_secrets(document)}
     client = Client.from_config()
     job = _send(client, body)
     if json and not wait:
@@ -122,7 +122,7 @@ def _resolve_paths(document: dict[str, Any], folder: Path) -> None:
         document["checkpoint"] = {**checkpoint, "dir": str((folder / Path(checkpoint["dir"]).expanduser()).resolve())}
 
 
-def _spec_key(document: dict[str, Any]) -> dict[str, str]:
+def spec_key_of(document: dict[str, Any]) -> dict[str, str]:
     """Refuses what can be seen to fail from here, all of it at once; the rest is for jctd and the worker to judge."""
     from scheduler.jobfile import parse_document
 

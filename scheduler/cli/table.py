@@ -101,7 +101,7 @@ _TO_END = (
     Column("PIPE", _pipe),
     Column("STEP", _step, right=True, keep=2),
     Column("LOSS", _loss, right=True, keep=1),
-    Column("ETA", _eta, right=True, keep=3),
+    Column("END~", _eta, right=True, keep=3),
 )
 DEMO_COLUMNS = _TO_END
 LS_COLUMNS = (*_TO_END, Column("WHERE/WHY", _where, least=16))

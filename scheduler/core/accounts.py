@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, EndCause, Job
 from scheduler.core.records import Account
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
@@ -20,7 +20,7 @@ def charge(turn: Turn, job: Job, attempt: Attempt) -> Job:
         replace(
             old,
             gpu_s=old.gpu_s + devices * seconds,
-            lost_gpu_s=old.lost_gpu_s + devices * lost_s(job, attempt),
+            lost_gpu_s=old.lost_gpu_s + devices * lost_s(attempt, job.saved_step),
             recent_gpu_s=decayed(old, turn.now, turn.settings.half_life_s) + devices * seconds,
             recent_us=turn.now,
         )
@@ -31,12 +31,17 @@ def charge(turn: Turn, job: Job, attempt: Attempt) -> Job:
     return job
 
 
-def lost_s(job: Job, attempt: Attempt) -> float:
-    """Seconds of training whose steps no checkpoint kept, as a share of the steps that the attempt made."""
+def lost_s(attempt: Attempt, saved_step: int | None) -> float:
+    """Seconds of training whose steps no checkpoint kept, as a share of the steps that the attempt made.
+
+    saved_step: of the newest checkpoint when the attempt had ended. An attempt that has finished has lost nothing.
+    """
     if attempt.running_us is None or attempt.ended_us is None or attempt.last_step is None:
         return 0.0
+    if attempt.cause is EndCause.FINISHED:
+        return 0.0
     begun = attempt.resumed_step or 0
-    kept = max(begun, min(job.saved_step or 0, attempt.last_step))
+    kept = max(begun, min(saved_step or 0, attempt.last_step))
     made = attempt.last_step - begun
     trained_s = ((attempt.stopping_us or attempt.ended_us) - attempt.running_us) / 1e6
     return trained_s * (attempt.last_step - kept) / made if made > 0 else 0.0

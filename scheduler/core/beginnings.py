@@ -48,7 +48,7 @@ def begin(turn: Turn, start: Start, nonce: str) -> None:
     state, job = turn.state, turn.state.jobs[start.job]
     number = job.last_attempt + 1
     kind = AttemptKind.TRAIN if start.plan is not None else AttemptKind.PROBE
-    kind = AttemptKind.COMMAND if job.spec.command else kind
+    kind = AttemptKind.COMMAND if job.spec.is_command else kind
     turn.put(_activated(job, start, number))
     attempt = Attempt(
         job=job.id, number=number, kind=kind, created_us=turn.now, nonce=f"{nonce}-{job.id}.{number}",
@@ -88,7 +88,7 @@ def _placed(start: Start, kind: AttemptKind) -> str:
 
 def _activated(job: Job, start: Start, number: int) -> Job:
     size = job.microbatch_size
-    if start.plan is not None and size is None and job.spec.numerics == "exact" and not job.spec.command:
+    if start.plan is not None and size is None and job.spec.numerics == "exact" and not job.spec.is_command:
         size = start.plan.microbatch_size
     return replace(
         job, state=JobState.ACTIVE, last_attempt=number, microbatch_size=size,

@@ -20,7 +20,7 @@ from scheduler.core.entities import (
     Wanted,
 )
 from scheduler.core.leases import drop_generation, drop_members
-from scheduler.core.outcome import after_attempt, blame
+from scheduler.core.outcome import after_attempt, blame, by_verdict, exit_verdict
 from scheduler.core.settings import us
 from scheduler.core.state import Role
 from scheduler.core.turn import Turn
@@ -100,8 +100,10 @@ def end_if_gone(turn: Turn, job_id: int, number: int) -> None:
         return
     accountable = [member for member in members if turn.state.role(member) is not Role.PAST]
     cause, guilty = blame(attempt.cause, accountable, attempt.kind is AttemptKind.COMMAND)
+    verdict = exit_verdict(turn.state.jobs[job_id].spec.on_exit, attempt.cause, accountable)
+    cause = by_verdict(verdict, cause)
     message = guilty.message if guilty is not None and guilty.message else attempt.stop_why
-    _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty)
+    _end(turn, turn.state.jobs[job_id], attempt, cause, message, guilty, verdict)
 
 
 def _is_given_up(turn: Turn, member: Member) -> bool:
@@ -112,7 +114,10 @@ def _is_given_up(turn: Turn, member: Member) -> bool:
     return any(lease.member == member.number and lease.state is LeaseState.QUARANTINED for lease in leases)
 
 
-def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None = None) -> None:
+def _end(
+    turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None = None,
+    verdict: str = "",
+) -> None:
     state = turn.state
     progress = state.progress.pop(job.id, None)
     state.step_at_us.pop(job.id, None)
@@ -131,10 +136,12 @@ def _end(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, 
     data = {"cause": str(cause), "step": ended.last_step}
     text = f"{cause}: {message}" if message else str(cause)
     turn.note("AttemptEnded", text, job=job.id, attempt=attempt.number, data=data)
-    _move_on(turn, job, ended, cause, message, guilty)
+    _move_on(turn, job, ended, cause, message, guilty, verdict)
 
 
-def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None) -> None:
+def _move_on(
+    turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: str, guilty: Member | None, verdict: str
+) -> None:
     if guilty is not None:
         job = replace(job, exit_code=guilty.exit_code, signal=guilty.signal)
     if cause is EndCause.START_FAILED and guilty is not None:
@@ -143,7 +150,7 @@ def _move_on(turn: Turn, job: Job, attempt: Attempt, cause: EndCause, message: s
     if cause is EndCause.PLAN_MISMATCH:  # what the key was measured for is another model now: probe under a fresh key
         job = replace(job, spec_key=f"{job.spec_key}+{attempt.number}", fingerprint=None)
     progressed = (job.saved_step or 0) > (attempt.resumed_step or 0)
-    outcome = after_attempt(job, cause, message, progressed, turn.now, turn.settings)
+    outcome = after_attempt(job, cause, message, progressed, turn.now, turn.settings, verdict)
     turn.put(outcome.job)
     if outcome.job.state is JobState.DONE:
         turn.note("Ended", outcome.text, job=job.id, actor=outcome.job.ended_by or "job")

@@ -69,6 +69,7 @@ class EndCause(StrEnum):
     PLAN_MISMATCH = "plan_mismatch"
     BAD_SPEC = "bad_spec"
     TIME_LIMIT = "time_limit"
+    DEADLINE = "deadline"
     REQUEUED = "requeued"
 
 
@@ -285,4 +286,34 @@ class ProfileRecord:
     global_batch: int | None
 
 
-Entity = Job | Attempt | Generation | Member | Lease | Node | Device | ProfileRecord | Account | Record
+class Moment(StrEnum):
+    """When an estimate was made: as soon as there was one after submission, and after the first start."""
+
+    SUBMIT = "submit"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What was foreseen of a job's completion, kept beside the truth: 90% of ends shall be from low_us to high_us.
+
+    spread: standard deviation of the logarithm of the time from made_us to the end. The parts (seconds) are of the
+    whole life and sum to the time from submission to the end that was foreseen.
+    """
+
+    job: int
+    moment: Moment
+    made_us: int
+    low_us: int
+    mid_us: int
+    high_us: int
+    spread: float
+    queueing_s: float
+    startup_s: float
+    training_s: float
+    preemptions_s: float
+    cleanup_s: float
+    preemptions: float
+
+
+Entity = Job | Attempt | Generation | Member | Lease | Node | Device | ProfileRecord | Account | Estimate | Record

@@ -1,13 +1,14 @@
 """What can happen to the core. Requests carry an id; their answer is a Reply effect, sent after the commit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from policies.model.decision import Decisions
+from scheduler.core.entities import Estimate
 from scheduler.core.records import Record
-from scheduler.protocol.messages import Hello, Report
+from scheduler.protocol.messages import Health, Hello, Report
 from scheduler.protocol.spec import JobSpec
 
 
@@ -101,6 +102,22 @@ class Erase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """Something that happened outside the core and belongs into the story."""
+
+    kind: str
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """The database has no longer these jobs, which had ended long ago."""
+
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHello:
     """An authenticated agent began a session."""
 
@@ -117,10 +134,12 @@ class NodeReports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHeard:
-    """Any sign of life of a node's present session."""
+    """Any sign of life of a node's present session. health: what its checks say, in which the highest beat counts."""
 
     node: str
     session: str
+    beat: int = 0
+    health: Health | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +154,17 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """What was foreseen of some jobs."""
+
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has passed; timers that are due fire."""
 
 
 Request = Submit | Cancel | Hold | Release | Order | Change | Write | Erase
-CoreEvent = Request | NodeHello | NodeReports | NodeHeard | Planned | Tick
+CoreEvent = Request | Remark | Forgotten | NodeHello | NodeReports | NodeHeard | Planned | Estimated | Tick
 Answer = dict[str, Any]

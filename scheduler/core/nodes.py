@@ -6,6 +6,7 @@ from scheduler.core.changes import newcomer_ended
 from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import Attempt, AttemptState, Device, EndCause, Member, Node, NodeState
 from scheduler.core.events import NodeHeard, NodeHello
+from scheduler.core.health import take_health
 from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
 from scheduler.core.settings import us
@@ -53,6 +54,8 @@ def heard(turn: Turn, event: NodeHeard) -> None:
         turn.put(replace(node, state=NodeState.UP))
         turn.note("NodeUp", "heard again", node=node.id)
         turn.replan()
+    if event.health is not None:
+        take_health(turn, event, event.health)
 
 
 def judge_silence(turn: Turn) -> None:

@@ -1,5 +1,6 @@
 """Where a job goes when its attempt has ended: pure tables of blame and of consequences (LIFECYCLE 35, 36)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.core.entities import EndCause, Job, JobState, Member, Result, Wanted
@@ -31,7 +32,11 @@ _RESULT = {
     EndCause.START_FAILED: Result.FAILED,
     EndCause.NODE_LOST: Result.NODE_LOST,
     EndCause.TIME_LIMIT: Result.TIMEOUT,
+    EndCause.DEADLINE: Result.DEADLINE,
 }
+
+_OPEN_TO_THE_PROGRAM = (None, EndCause.PREEMPTED, EndCause.RESIZED, EndCause.REQUEUED)
+"""Stops of ours under which a program's exit code still says what shall become of its job."""
 
 _REQUEUED_FREE = (
     EndCause.PREEMPTED, EndCause.RESIZED, EndCause.PROBE_DONE, EndCause.PLAN_MISMATCH, EndCause.HELD, EndCause.REQUEUED,
@@ -62,6 +67,21 @@ def blame(ours: EndCause | None, members: list[Member], all_finish: bool = False
     return EndCause.RANK_LOST, members[0] if members else None
 
 
+def exit_verdict(on_exit: Mapping[str, str], ours: EndCause | None, members: list[Member]) -> str:
+    """What the job's `on_exit` makes of its programs' exit codes: `fail` before `requeue` before `done`, or nothing."""
+    if ours not in _OPEN_TO_THE_PROGRAM:
+        return ""
+    said = {on_exit.get(str(member.exit_code), "") for member in members}
+    return next((verdict for verdict in ("fail", "requeue", "done") if verdict in said), "")
+
+
+_VERDICTS = {"fail": EndCause.FAILED, "requeue": EndCause.REQUEUED, "done": EndCause.FINISHED}
+
+
+def by_verdict(verdict: str, cause: EndCause) -> EndCause:
+    return _VERDICTS.get(verdict, cause)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The job's next value, and the line for its story."""
@@ -70,10 +90,13 @@ class Outcome:
     text: str
 
 
-def after_attempt(job: Job, cause: EndCause, message: str, progressed: bool, now: int, cfg: CoreSettings) -> Outcome:
+def after_attempt(
+    job: Job, cause: EndCause, message: str, progressed: bool, now: int, cfg: CoreSettings, verdict: str = ""
+) -> Outcome:
     """The job after an attempt that ended by `cause`.
 
-    progressed: the attempt published a checkpoint newer than it started from; that forgives earlier faults.
+    progressed: the attempt published a checkpoint newer than it started from; that forgives earlier faults. verdict: of
+    its exit code; `fail` is for good, and who asks to be queued again waits as after a failure, so that it cannot spin.
     """
     if cause is EndCause.FINISHED:
         return _done(job, Result.COMPLETED, "finished", now, "job")
@@ -84,8 +107,8 @@ def after_attempt(job: Job, cause: EndCause, message: str, progressed: bool, now
     if cause is EndCause.PREEMPTED:
         job = replace(job, preemptions=job.preemptions + 1)
     if cause in _REQUEUED_FREE:
-        return _queued(job, message, now, 0)
-    if cause is EndCause.FAILED and job.failures < job.spec.retries_max:
+        return _queued(job, message, now, us(job.spec.retries_backoff_s) if verdict == "requeue" else 0)
+    if cause is EndCause.FAILED and verdict != "fail" and job.failures < job.spec.retries_max:
         wait = us(_jittered(job, job.spec.retries_backoff_s * 2**job.failures))
         return _queued(replace(job, failures=job.failures + 1), message, now, wait)
     if cause in _FAULTS and job.faults < cfg.fault_limit:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
+from scheduler.core.binding import Binder
 from scheduler.core.caps import holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
@@ -28,9 +29,9 @@ from scheduler.core.state import State
 from scheduler.core.turn import Turn
 
 
-def take_plan(state: State, now: int, half_life_s: float = HALF_LIFE_S) -> Plan | None:
-    """The next question to the policy, or None while one is open or nothing has changed."""
-    if state.planning or not state.plan_wanted:
+def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = HALF_LIFE_S) -> Plan | None:
+    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh."""
+    if state.planning or not state.plan_wanted or now < state.planned_us + us(gap_s):
         return None
     state.planning, state.plan_wanted, state.planned_us = True, False, now
     return Plan(take_snapshot(state, now, half_life_s))
@@ -48,8 +49,9 @@ def planned(turn: Turn, event: Planned) -> None:
     for victim in victims:
         _preempt(turn, victim)
     _commit(turn, moves, event.nonce)
+    binder = Binder(turn.state, turn.now)
     for wait in decisions.waits:
-        _explain(turn, wait)
+        _explain(turn, binder.binding(wait))
 
 
 def _valid(
@@ -185,5 +187,5 @@ def _explain(turn: Turn, wait: Wait) -> None:
     if job.reason_code != wait.code:
         turn.put(replace(job, reason_code=wait.code, reason=wait.text, reason_since_us=turn.now))
         turn.note("Waiting", f"{wait.code}: {wait.text}", job=job.id)
-    else:
+    elif job.reason != wait.text:
         state.jobs[job.id] = replace(job, reason=wait.text)

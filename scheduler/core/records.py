@@ -72,13 +72,17 @@ class PriorityClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain:
-    """No new work goes there. name: `node/ID` or `device/ID`; it outlives restarts and absences of what it names."""
+    """No new work goes there. name: `node/ID` or `device/ID`; it outlives restarts and absences of what it names.
+
+    automatic: made by the node's own checks, which also take it back.
+    """
 
     kind: ClassVar[str] = "drain"
     name: str
     reason: str
     by: str
     since_us: int
+    automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

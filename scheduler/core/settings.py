@@ -1,4 +1,9 @@
-"""The clocks of LIFECYCLE, all settable. Durations in seconds."""
+"""The clocks of LIFECYCLE and other limits, all settable. Durations in seconds.
+
+jobs_kept, keys_kept: jobs that have ended, and idempotency keys, in memory. retention_s: how long the database keeps
+jobs that have ended; None for ever. auto_drain_share: of the nodes, at most this part (and always one) is drained at
+once by checks of the nodes themselves. pass_gap_s: between two passes, at least.
+"""
 
 from dataclasses import dataclass
 
@@ -20,8 +25,12 @@ class CoreSettings:
     backoff_cap_s: float = 300.0
     avoid_s: float = 600.0
     replan_s: float = 10.0
-    jobs_kept: int = 1000
+    pass_gap_s: float = 0.0
+    jobs_kept: int = 1_000
+    keys_kept: int = 10_000
+    retention_s: float | None = None
     half_life_s: float = 7 * 86_400.0
+    auto_drain_share: float = 0.2
 
 
 US = 1_000_000

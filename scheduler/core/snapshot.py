@@ -75,7 +75,7 @@ def inherited(state: State) -> dict[int, int]:
 
 def remaining_steps(state: State, job: Job) -> int:
     """Declared steps less those done; of a waiting job, less those saved. At least 1."""
-    if job.spec.command:
+    if job.spec.is_command:
         return command_seconds(job.spec, job.ran_us / 1e6)
     progress = state.progress.get(job.id)
     done = progress.step if progress is not None and progress.step is not None else job.saved_step
@@ -209,7 +209,7 @@ def _state(attempt: Attempt | None) -> str:
 
 def menu_request(state: State, job: Job) -> MenuRequest:
     """What bounds the job's choice; the first training plan has pinned its micro-batch size (LIFECYCLE 7)."""
-    if job.spec.command:
+    if job.spec.is_command:
         return command_request(job.spec)
     spec, probed = job.spec, state.probed(job)
     return MenuRequest(

@@ -20,6 +20,7 @@ from scheduler.core.entities import (
     AttemptState,
     Device,
     Entity,
+    Estimate,
     Event,
     Generation,
     GenerationState,
@@ -28,6 +29,7 @@ from scheduler.core.entities import (
     Lease,
     LeaseState,
     Member,
+    Moment,
     Node,
     ProfileRecord,
 )
@@ -113,6 +115,8 @@ class State:
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
     measured: menus by spec key, used instead of the planner's. labels: of each node, as its agent told. observed: of
     each job, the step times that its attempts have shown, by device kind and plan.
+    known: of profiles, by spec key, as far as it was asked. health_beat: the session and number of the beat whose
+    health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
     """
 
     epoch: int
@@ -133,6 +137,7 @@ class State:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     secrets: dict[str, Secret] = field(default_factory=dict)
     accounts: dict[tuple[str, str], Account] = field(default_factory=dict)
+    estimates: dict[tuple[int, Moment], Estimate] = field(default_factory=dict)
     counters: Counters = field(default_factory=Counters)
 
     # memory only
@@ -151,6 +156,9 @@ class State:
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
+    known: dict[str, Probed] = field(default_factory=dict)
+    health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
+    undrained: dict[str, str] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False
@@ -192,6 +200,9 @@ class State:
                 self.devices[entity.id] = entity
             case ProfileRecord():
                 self.profiles[entity.spec_key, entity.device_kind] = entity
+                self.known.pop(entity.spec_key, None)
+            case Estimate():
+                self.estimates[entity.job, entity.moment] = entity
             case Account():
                 self.accounts[entity.team, entity.user] = entity
             case _:
@@ -294,6 +305,12 @@ class State:
 
     def probed(self, job: Job) -> "Probed":
         """What is known of the job's model, from its own probe or from that of an equal job before it."""
+        known = self.known.get(job.spec_key)
+        if known is None:
+            known = self.known[job.spec_key] = self._probed(job)
+        return known
+
+    def _probed(self, job: Job) -> "Probed":
         records = [record for (key, _), record in self.profiles.items() if key == job.spec_key]
         return Probed(
             profiles=tuple(profile for record in records for profile in record.profiles),

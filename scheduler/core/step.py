@@ -1,14 +1,15 @@
 """`step(state, event, now) -> effects`: the only way the state changes."""
 
-from scheduler.core import edits, nodes, orders, passes, reports, requests, timers
+from scheduler.core import edits, estimates, nodes, orders, passes, reports, requests, timers
 from scheduler.core.dependencies import follow_ends
 from scheduler.core.effects import Effects
-from scheduler.core.entities import AttemptState, JobState
 from scheduler.core.events import (
     Cancel,
     Change,
     CoreEvent,
     Erase,
+    Estimated,
+    Forgotten,
     Hold,
     NodeHeard,
     NodeHello,
@@ -16,10 +17,12 @@ from scheduler.core.events import (
     Order,
     Planned,
     Release,
+    Remark,
     Submit,
     Tick,
     Write,
 )
+from scheduler.core.forgetting import forget_keys, forget_old_jobs
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
@@ -45,6 +48,10 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             edits.write(turn, event)
         case Erase():
             edits.erase(turn, event)
+        case Remark():
+            turn.note(event.kind, event.message, data=dict(event.data))
+        case Forgotten():
+            forget_keys(state, event.jobs)
         case NodeHello():
             nodes.hello(turn, event)
         case NodeReports():
@@ -53,9 +60,11 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             nodes.heard(turn, event)
         case Planned():
             passes.planned(turn, event)
+        case Estimated():
+            estimates.keep(turn, event)
         case Tick():
             timers.tick(turn)
-            _forget_old_jobs(state, settings)
+            forget_old_jobs(state, now, settings)
     follow_ends(turn)
     return turn.out
 
@@ -66,25 +75,3 @@ def _node_reports(turn: Turn, event: NodeReports) -> None:
     nodes.heard(turn, NodeHeard(node=event.node, session=event.session))
     for report in event.reports:
         reports.take_report(turn, event.node, report)
-
-
-def _forget_old_jobs(state: State, settings: CoreSettings) -> None:
-    """Keep memory bounded: the database has the rest of history."""
-    done = [job.id for job in state.jobs.values() if job.state is JobState.DONE]
-    for job_id in done[: max(0, len(done) - settings.jobs_kept)]:
-        keys = [key for key in state.attempts if key[0] == job_id]
-        members = [key for key in state.members if key[0] == job_id]
-        if any(state.attempts[key].state is not AttemptState.ENDED for key in keys):
-            continue
-        if any(state.members[key].gone_us is None for key in members):
-            continue
-        for member_key in members:
-            del state.members[member_key]
-            state.reports.pop(member_key, None)
-        for key in keys:
-            del state.attempts[key]
-            for generation in state.generations_of(*key):
-                del state.generations[(*key, generation.number)]
-        del state.jobs[job_id]
-        for book in (state.start_at_us, state.changed_us, state.stops_to_change):
-            book.pop(job_id, None)

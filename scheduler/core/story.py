@@ -2,18 +2,20 @@
 
 from dataclasses import dataclass
 
-from scheduler.core.entities import Attempt, Generation, Job, Member
+from scheduler.core.entities import Attempt, Estimate, Generation, Job, Member
+from scheduler.core.estimates import estimates_of
 from scheduler.core.state import State, newest_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A job with its attempts, oldest first, and their generations and members."""
+    """A job with its attempts, oldest first, their generations and members, and what was foreseen of it."""
 
     job: Job
     attempts: tuple[Attempt, ...] = ()
     generations: tuple[Generation, ...] = ()
     members: tuple[Member, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
 
     def shape_of(self, attempt: int) -> Generation | None:
         """The generation that runs, or the last that ran; of an attempt that starts its first."""
@@ -30,4 +32,5 @@ def story_of(state: State, job: Job) -> Story:
         attempts=tuple(attempts),
         generations=tuple(generations),
         members=tuple(members),
+        estimates=estimates_of(state, job.id),
     )

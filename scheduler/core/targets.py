@@ -1,25 +1,45 @@
 """What each node's members shall be: a pure function of the state (LIFECYCLE 46)."""
 
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Generation, Job, Member
+from collections.abc import Collection, Iterable
+
+from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Entity, Generation, Job, JobState, Member
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import Role, State
 from scheduler.protocol.messages import Run, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 
 
-def all_targets(state: State, settings: CoreSettings) -> dict[str, tuple[Target, ...]]:
-    """Of every node that shall have a member, in one go."""
-    found: dict[str, list[Target]] = {}
+def targets_by_node(
+    state: State, nodes: Collection[str], settings: CoreSettings
+) -> dict[str, tuple[Target, ...]]:
+    """All members that these nodes shall have. A member leaves once its end is in the database."""
+    found: dict[str, list[Target]] = {node: [] for node in nodes}
     for member in state.members.values():
-        if member.gone_us is None and (target := _wanted(state, member, settings)) is not None:
-            found.setdefault(member.node, []).append(target)
+        targets = found.get(member.node) if member.gone_us is None else None
+        if targets is not None and (target := _wanted(state, member, settings)) is not None:
+            targets.append(target)
     return {node: tuple(targets) for node, targets in found.items()}
 
 
 def targets_of(state: State, node: str, settings: CoreSettings) -> tuple[Target, ...]:
-    """All members the node shall have. A member leaves once its end is in the database."""
-    members = (member for member in state.members.values() if member.node == node and member.gone_us is None)
-    return tuple(target for member in members if (target := _wanted(state, member, settings)) is not None)
+    return targets_by_node(state, [node], settings)[node]
+
+
+def nodes_touched(state: State, rows: Iterable[Entity]) -> list[str]:
+    """Where Targets may have changed with these rows: on the nodes of the jobs that they are about. A job that only
+    waits is on none."""
+    jobs: dict[int, None] = {}
+    for row in rows:
+        if isinstance(row, Attempt | Generation | Member):
+            jobs[row.job] = None
+        elif isinstance(row, Job) and row.state is JobState.ACTIVE:
+            jobs[row.id] = None
+    nodes: dict[str, None] = {}
+    for id in jobs:
+        job = state.jobs.get(id)
+        for number in range(1, job.last_attempt + 1 if job is not None else 1):
+            nodes.update((member.node, None) for member in state.members_of(id, number))
+    return list(nodes)
 
 
 def _wanted(state: State, member: Member, settings: CoreSettings) -> Target | None:
@@ -69,7 +89,7 @@ def pilot_of(attempt: Attempt, generation: Generation) -> int:
 
 def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
     return AttemptSpec(
-        kind=attempt.kind, job=job.spec, nonce=attempt.nonce, saved_step=attempt.saved_step,
+        kind=attempt.kind, job=job.spec, user=job.user, nonce=attempt.nonce, saved_step=attempt.saved_step,
         spec_key=job.spec_key, fingerprint=job.fingerprint,
         places=_places(state, attempt),
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,

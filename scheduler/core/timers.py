@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from scheduler.core.changes import change_deadline, judge_change
 from scheduler.core.clearing import clear
-from scheduler.core.endings import stop_attempt
-from scheduler.core.entities import AttemptKind, AttemptState, EndCause, Job, JobState, NodeState
+from scheduler.core.endings import finish_queued, stop_attempt
+from scheduler.core.entities import AttemptKind, AttemptState, EndCause, Job, JobState, NodeState, Result
 from scheduler.core.nodes import judge_silence
 from scheduler.core.reports import stop_stalled
 from scheduler.core.reserved import next_moment
@@ -23,7 +23,9 @@ def tick(turn: Turn) -> None:
     clear(turn)
     state, cfg = turn.state, turn.settings
     for job in list(state.jobs.values()):
-        if job.state is JobState.ACTIVE:
+        if (deadline := job.spec.deadline_us) is not None and deadline <= turn.now and job.state is not JobState.DONE:
+            _end_at_deadline(turn, job)
+        elif job.state is JobState.ACTIVE:
             _judge_attempt(turn, job)
             if (attempt := state.open_attempt(job.id)) is not None:
                 judge_change(turn, job, attempt)
@@ -40,9 +42,12 @@ def tick(turn: Turn) -> None:
 def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
     """The earliest moment (microseconds) at which a Tick may change something; never later than a replan."""
     due = [now + us(cfg.replan_s)]
+    if cfg.pass_gap_s and state.plan_wanted and not state.planning:
+        due.append(state.planned_us + us(cfg.pass_gap_s))
     queued = [job for job in state.jobs.values() if job.state is JobState.QUEUED]
     due += [job.retry_at_us for job in queued if job.retry_at_us]
     due += [at for job in queued if (at := job.spec.begin_us) is not None and at > state.planned_us]
+    due += [at for job in state.jobs.values() if (at := _deadline(state, job)) is not None]
     due += next_moment(state, now)
     for node in state.nodes.values():
         if node.state is not NodeState.LOST and node.id in state.heard_us:
@@ -56,6 +61,22 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
         at = change_deadline(state, attempt, cfg.start_timeout_s) if attempt is not None else None
         due += [at] if at is not None else []
     return max(now, min(due))
+
+
+def _deadline(state: State, job: Job) -> int | None:
+    """When a job must have ended; None for those without, and for those that are ending already."""
+    if job.state is JobState.DONE:
+        return None
+    attempt = state.open_attempt(job.id)
+    return None if attempt is not None and attempt.state is AttemptState.STOPPING else job.spec.deadline_us
+
+
+def _end_at_deadline(turn: Turn, job: Job) -> None:
+    why = "its deadline has passed"
+    if job.state is JobState.QUEUED:
+        finish_queued(turn, job, Result.DEADLINE, why, "jctd")
+    elif _deadline(turn.state, job) is not None:
+        stop_attempt(turn, job, EndCause.DEADLINE, grace_s=job.spec.grace_s, save=True, why=why)
 
 
 def _begins_by(state: State, job: Job, now: int) -> bool:

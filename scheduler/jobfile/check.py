@@ -25,7 +25,7 @@ _SAID_PLAINLY = {
     "model_attributes_type": "must be a mapping",
 }
 _WAYS_TO_RUN = ("entrypoint", "command", "script")
-_FOR_COMMANDS = ("progress_timeout",)
+_FOR_COMMANDS = ("progress_timeout", "processes", "on_exit")
 _FOR_PIPELINES = ("arguments", "parallel", "numerics", "profile")
 _MAX_INT = 2**63 - 1
 _MAX_DEPTH = 64
@@ -66,14 +66,18 @@ def _one_way_to_run(document: dict[str, Any]) -> list[JctError]:
 
 def _command(document: dict[str, Any]) -> list[JctError]:
     """A command is an argument list; the shape inside it is its own business."""
-    if "command" not in document:
-        return [_problem(key, "is for jobs with a command") for key in _FOR_COMMANDS if key in document]
+    if not _is_command(document):
+        return [_problem(key, "is for jobs with a command or a script") for key in _FOR_COMMANDS if key in document]
     problems = []
-    if isinstance(document["command"], str):
+    if isinstance(document.get("command"), str):
         what = "must be a list of arguments: no shell looks at it"
         problems.append(_problem("command", what, hint="such as [python, train.py]"))
     found = [key for key in _FOR_PIPELINES if key in document]
     return problems + [_problem(key, "is for jobs with an entrypoint; a command decides that itself") for key in found]
+
+
+def _is_command(document: dict[str, Any]) -> bool:
+    return "command" in document or "script" in document
 
 
 def _env_from(document: dict[str, Any]) -> list[JctError]:
@@ -121,7 +125,7 @@ def _env(document: dict[str, Any]) -> list[JctError]:
         path = f"env.{key}"
         if what := check_env_key(str(key)):
             problems.append(_problem(path, what))
-        elif COLD_START.fullmatch(key) and "command" not in document:
+        elif COLD_START.fullmatch(key) and not _is_command(document):
             what = "is read when a process starts and is not supported yet: workers are forked from a warm process"
             problems.append(_problem(path, what, Code.NOT_SUPPORTED_YET))
         if isinstance(value, str) and ("\0" in value or not _is_utf8(value)):
@@ -209,6 +213,11 @@ def _spec(job: JobFile) -> JobSpec:
         name=job.name,
         entrypoint=job.entrypoint or "",
         command=tuple(job.command or ()),
+        script=job.script or "",
+        processes=job.processes,
+        on_exit={**job.on_exit},
+        log_bytes=job.logs.max,
+        deadline_us=job.deadline,
         progress_timeout_s=float(job.progress_timeout) if job.progress_timeout else None,
         env_from=tuple(dict.fromkeys(job.env_from)),
         time_limit_s=float(job.time_limit) if job.time_limit else None,

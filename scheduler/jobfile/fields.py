@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from scheduler.durations import BadDuration, parse_duration
 
 MAX_NAME = 200
+MAX_SCRIPT = 131_072
 MAX_DEVICES = 65_536
 MAX_GRACE_S = 3_600
 MIN_PRIORITY, MAX_PRIORITY = 0, 1_000
@@ -83,9 +84,41 @@ def _check_argument(value: str) -> str:
     return value
 
 
+def _check_script(value: str) -> str:
+    """The kernel finds the interpreter in the first line; a carriage return there would be part of its name."""
+    first = value.partition("\n")[0]
+    if not first.startswith("#!") or not first[2:].strip().startswith("/"):
+        raise ValueError("must begin with the line that names its interpreter, such as #!/bin/bash")
+    if first.endswith("\r"):
+        raise ValueError("has DOS line ends, with which no interpreter is found; save it with Unix line ends")
+    return value
+
+
+def _check_exit_code(value: str) -> str:
+    if not value.isascii() or not value.isdecimal() or int(value[:4]) > 255 or str(int(value)) != value:
+        raise ValueError("must be an exit code, 0 to 255")
+    return value
+
+
+def _bytes(value: Any) -> Any:
+    """A number of bytes, or with a unit: K, M, G are powers of 1024, as are KiB and its like; KB and MB of 1000."""
+    found = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)(i?B?)", value) if isinstance(value, str) else None
+    if found is None and type(value) is not int:
+        raise ValueError("must be a size such as 100MB, 64MiB or 1G")
+    if found is None:
+        return value
+    count, unit, kind = found.groups()
+    if kind == "i" or (kind == "iB" and not unit):
+        raise ValueError("must be a size such as 100MB, 64MiB or 1G")
+    return int(count) * (1000 if unit and kind == "B" else 1024) ** " KMGT".index(unit or " ")
+
+
 Name = Annotated[str, AfterValidator(check_name)]
 Text = Annotated[str, AfterValidator(_check_text)]
 Argument = Annotated[str, Field(max_length=131_072), AfterValidator(_check_argument)]
+Script = Annotated[str, Field(max_length=MAX_SCRIPT), AfterValidator(_check_argument), AfterValidator(_check_script)]
+ExitCode = Annotated[str, AfterValidator(_check_exit_code)]
+Bytes = Annotated[int, BeforeValidator(_bytes)]
 AbsolutePath = Annotated[str, Field(max_length=4_096), AfterValidator(_check_path)]
 Seconds = Annotated[int, BeforeValidator(_seconds)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]

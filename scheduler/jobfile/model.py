@@ -20,10 +20,13 @@ from scheduler.jobfile.fields import (
     MAX_GRACE_S,
     AbsolutePath,
     Argument,
+    Bytes,
     Count,
     Devices,
+    ExitCode,
     Name,
     Priority,
+    Script,
     Seconds,
     Text,
     one_or_list,
@@ -31,9 +34,11 @@ from scheduler.jobfile.fields import (
 from scheduler.jobfile.ordering import After, Array, Moment, TimeLimit
 
 HONOURED_SCHEDULES = tuple(name for name, family in FAMILIES.items() if not family.asynchronous and not family.sliced)
+OnExit = dict[ExitCode, Literal["requeue", "fail", "done"]]
 Signals = Literal["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"]
 MAX_LABELS = 64
 MAX_SECRETS = 64
+MIN_LOG_BYTES = 1 << 20
 
 
 class Part(BaseModel):
@@ -148,6 +153,13 @@ class Retries(Part):
     backoff: Seconds = 10
 
 
+class Logs(Part):
+    """max: bytes of log that a member keeps; of what is older, only the length is remembered."""
+
+    NOT_YET: ClassVar[frozenset[str]] = frozenset({"path", "append", "per_rank"})
+    max: Annotated[Bytes, Field(ge=MIN_LOG_BYTES)] | None = None
+
+
 def signal_name(value: Any) -> Any:
     return value if not isinstance(value, str) or value.startswith("SIG") else f"SIG{value}"
 
@@ -171,9 +183,8 @@ class JobFile(Part):
 
     NOT_YET: ClassVar[frozenset[str]] = frozenset(
         {
-            "script", "processes", "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
-            "deadline", "signal_before_end", "on_exit", "rendezvous", "logs", "notify", "image",
-            "sensitive", "extends", "min_memory",
+            "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
+            "signal_before_end", "rendezvous", "notify", "image", "sensitive", "extends", "min_memory",
         }
     )  # fmt: skip
     api_version: Annotated[Literal["v1"], Field(alias="apiVersion")] = "v1"
@@ -185,6 +196,8 @@ class JobFile(Part):
     note: Annotated[Text, Field(max_length=2_000)] = ""
     entrypoint: Annotated[str, Field(max_length=500), AfterValidator(_identifiers)] | None = None
     command: Annotated[list[Argument], Field(min_length=1, max_length=10_000)] | None = None
+    script: Script | None = None
+    processes: Literal["per_gpu", "per_node"] = "per_gpu"
     arguments: dict[str, Any] = {}
     workdir: AbsolutePath
     env: Annotated[dict[str, str], BeforeValidator(_whole_as_text)] = {}
@@ -201,6 +214,7 @@ class JobFile(Part):
     max_preemptions: Annotated[int, Field(ge=0, le=1_000)] | None = None
     time_limit: TimeLimit | None = None
     begin: Moment | None = None
+    deadline: Moment | None = None
     after: After = ()
     array: Array = ((), None)
     max_parallel: Count | None = None
@@ -208,6 +222,8 @@ class JobFile(Part):
     retries: Annotated[Retries, BeforeValidator(lambda value: {"max": value} if type(value) is int else value)] = (
         Retries()
     )
+    on_exit: OnExit = {}
+    logs: Logs = Logs()
     profile: Annotated[Text, Field(min_length=1, max_length=4_096)] | None = None
 
     @field_validator("parallel", mode="after")

@@ -25,6 +25,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag == "tag:yaml.org,2002:int":
+                key.tag = "tag:yaml.org,2002:str"  # as in JSON, where a key is text: `on_exit: {3: requeue}`
             if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise yaml.MarkedYAMLError(problem="keys must be text", problem_mark=key.start_mark)
             if key.value in seen:

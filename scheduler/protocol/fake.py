@@ -6,6 +6,7 @@ Agents run them on fake devices, simulations under a virtual clock; both see the
 import math
 from dataclasses import dataclass
 from dataclasses import replace as changed
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -26,14 +27,16 @@ STORE = "fake:1"
 class FakeMember:
     """A fake member's whole past. Times in seconds of one clock that never goes back.
 
-    joined_s: when it was told the generation's store, which is when training begins. stopped_s: when it was told to
-    stop; `target.want` says how. profile: the job's own, where it names one; else equal layers are made up.
+    start_s: what its start-up takes. joined_s: when it was told the generation's store, which is when training
+    begins. stopped_s: when it was told to stop; `target.want` says how. profile: the job's own, where it names one;
+    else equal layers are made up.
     """
 
     target: Target
     kind: str
     spawned_s: float
     profile: ModelProfile | None = None
+    start_s: float = START_S
     joined_s: float | None = None
     stopped_s: float | None = None
 
@@ -81,31 +84,27 @@ def _killed_s(member: FakeMember) -> float | None:
     want = member.target.want
     if member.stopped_s is None or not isinstance(want, Stop):
         return None
-    waiting = member.joined_s is None or member.stopped_s < member.joined_s + START_S
+    waiting = member.joined_s is None or member.stopped_s < member.joined_s + member.start_s
     return member.stopped_s if want.grace_s == 0 or waiting or member.target.spec.kind == "probe" else None
 
 
 def _probe(member: FakeMember, report: Report, now_s: float) -> Report:
-    if now_s < member.spawned_s + START_S:
+    if now_s < member.spawned_s + member.start_s:
         return replace(report, phase=Phase.PROBING)
     job = member.target.spec.job
     batch = job.global_batch or BATCH
     sizes = [size for size in range(1, batch + 1) if batch % size == 0]
+    profiles = tuple(_profile(member.profile, member.kind, size) for size in sizes)
     return replace(
         report, phase=Phase.GONE, exit_code=0, cause=Cause.PROBE_DONE, fingerprint="fake", global_batch=batch,
-        total_steps=job.total_steps or STEPS, profiles=tuple(_profile(member, size) for size in sizes),
+        total_steps=job.total_steps or STEPS, profiles=profiles,
     )
 
 
 def _train(member: FakeMember, report: Report, plan: ParallelPlan, now_s: float) -> Report:
     spec = member.target.spec
     total, first = spec.job.total_steps or STEPS, spec.saved_step or 0
-    step_s = step_time_s(plan, member.kind, _profile(member, plan.microbatch_size))
-    assert member.joined_s is not None
-    begun = member.joined_s + START_S
-    last = total
-    if member.stopped_s is not None:  # the step under way is finished
-        last = min(total, first + max(0, math.ceil((member.stopped_s - begun) / step_s)))
+    begun, step_s, last = _course(member, plan)
     step = min(last, first + max(0, int((now_s - begun) / step_s)))
     pilot = member.target.member == member.target.pilot
     report = replace(
@@ -123,21 +122,46 @@ def _train(member: FakeMember, report: Report, plan: ParallelPlan, now_s: float)
     )
 
 
+def _course(member: FakeMember, plan: ParallelPlan) -> tuple[float, float, int]:
+    """When a member that was told its store begins to train, how long its steps take, and which is its last."""
+    spec = member.target.spec
+    total, first = spec.job.total_steps or STEPS, spec.saved_step or 0
+    step_s = step_time_s(plan, member.kind, _profile(member.profile, member.kind, plan.microbatch_size))
+    assert member.joined_s is not None
+    begun = member.joined_s + member.start_s
+    if member.stopped_s is None:
+        return begun, step_s, total
+    return begun, step_s, min(total, first + max(0, math.ceil((member.stopped_s - begun) / step_s)))
+
+
+def next_news_s(member: FakeMember, now_s: float) -> float:
+    """When a training member will have more to tell than progress: its first step, its end. Infinity where never."""
+    plan = member.target.plan
+    if member.joined_s is None or plan is None:
+        return math.inf
+    begun, step_s, last = _course(member, plan)
+    first = member.target.spec.saved_step or 0
+    moments = (begun + step_s, begun + (last - first) * step_s)
+    return min((moment for moment in moments if moment > now_s), default=math.inf)
+
+
 def fake_loss(step: int) -> float:
     """Falls as a loss would, for tables to show."""
     return 0.5 + 5.0 / math.sqrt(1 + step)
 
 
+@lru_cache(maxsize=1024)
 def step_time_s(plan: ParallelPlan, kind: str, profile: ModelProfile) -> float:
     """Seconds a step of the plan takes on fake devices, by the planner's own cost model."""
     return price(plan, LayerCosts(profile), DeviceKind(kind)).step_time_s
 
 
-def _profile(member: FakeMember, size: int) -> ModelProfile:
-    """Of the member's model at a micro-batch size, on its own kind of device."""
-    if member.profile is None:
-        return fake_profile(size, member.kind)
-    return changed(profile_at((member.profile,), size), device_kind=member.kind)
+@lru_cache(maxsize=1024)
+def _profile(profile: ModelProfile | None, kind: str, size: int) -> ModelProfile:
+    """Of a member's model at a micro-batch size, on its own kind of device."""
+    if profile is None:
+        return fake_profile(size, kind)
+    return changed(profile_at((profile,), size), device_kind=kind)
 
 
 def fake_profile(size: int, kind: str, layers: int = LAYERS) -> ModelProfile:

@@ -212,11 +212,22 @@ class Reports(Message, frozen=True, kw_only=True):
     reports: tuple[Report, ...]
 
 
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's checks say of it now. node: why it should get no new work, empty where it is well. devices: of
+    those that were looked at, why each is unusable, empty where it is well."""
+
+    node: str = ""
+    devices: dict[str, str] = {}
+
+
 class Beat(Message, frozen=True, kw_only=True):
+    """health: None until the first check has been made."""
+
     session: str
     seq: int
     applied: int
     telemetry: dict[str, Any] | None = None
+    health: Health | None = None
 
 
 class BeatAck(Message, frozen=True, kw_only=True):
@@ -229,7 +240,8 @@ class BeatAck(Message, frozen=True, kw_only=True):
 
 
 class Read(Message, frozen=True, kw_only=True):
-    """Asks for a member's log from an offset in bytes; negative counts from the end."""
+    """Asks for a member's log from an offset in bytes; negative counts from the end. since_s: instead of an offset, for
+    what was written in so many last seconds."""
 
     request: int
     job: int
@@ -237,6 +249,7 @@ class Read(Message, frozen=True, kw_only=True):
     member: int
     offset: int
     limit: int = 65536
+    since_s: float | None = None
 
 
 class Chunk(Message, frozen=True, kw_only=True):

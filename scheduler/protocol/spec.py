@@ -23,8 +23,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     None for the most allowed. priority_class: the name that priority came from. time_limit_s: with devices, over all
     attempts. begin_us: not before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must
     end). array: indices of its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
-    progress_timeout_s: a command whose progress file is silent for longer has stalled. max_preemptions: after so many
-    the job keeps its minimum.
+    progress_timeout_s: a command whose progress file is silent for longer has stalled. script: a program as text, whose
+    first line names its interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`.
+    on_exit: what a command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended
+    by then is ended. log_bytes: how much of a member's log is kept, None for the node's own cap.
+    max_preemptions: after so many the job keeps its minimum.
     """
 
     name: str
@@ -60,27 +63,43 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     retries_backoff_s: float = 10.0
     profile: str | None = None
     command: tuple[str, ...] = ()
+    script: str = ""
+    processes: str = "per_gpu"
+    on_exit: dict[str, str] = {}
     progress_timeout_s: float | None = None
     env_from: tuple[str, ...] = ()
     time_limit_s: float | None = None
     begin_us: int | None = None
+    deadline_us: int | None = None
     after: tuple[tuple[int, str], ...] = ()
     array: tuple[int, ...] = ()
     max_parallel: int | None = None
     max_preemptions: int | None = None
+    log_bytes: int | None = None
+
+    @property
+    def what_runs(self) -> str:
+        """Equal for jobs that run the same program."""
+        return self.entrypoint or self.script or "\0".join(self.command)
+
+    @property
+    def is_command(self) -> bool:
+        """A program of its own, and no pipeline."""
+        return bool(self.command or self.script)
 
 
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.
 
-    kind: train, probe or command. places: node and device of each member. nonce: random, in the environment of every
-    process of the attempt, so that strays are found. saved_step: of the newest checkpoint the daemon knows of; the
-    checkpoint store itself has the last word. hold_at: steps before which the pilot waits for the next generation to be
-    proposed; for scripted changes only.
+    kind: train, probe or command. user: whose job it is. places: node and device of each member. nonce: random, in
+    the environment of every process of the attempt, so that strays are found. saved_step: of the newest checkpoint
+    the daemon knows of; the checkpoint store itself has the last word. hold_at: steps before which the pilot waits
+    for the next generation to be proposed; for scripted changes only.
     """
 
     kind: str
     job: JobSpec
+    user: str = ""
     nonce: str
     saved_step: int | None = None
     spec_key: str = ""

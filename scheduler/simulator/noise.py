@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 
 from policies.jct.policy import Policy
+from policies.jct.terms import Term
 from policies.model.cluster import ClusterSnapshot, JobView, MeasuredMenu
 from policies.model.decision import Decisions
 
@@ -21,6 +22,9 @@ class Misinformed:
 
     def decide(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
         return self._policy.decide(replace(snapshot, jobs=tuple(map(self._seen, snapshot.jobs))), effort)
+
+    def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
+        return self._policy.terms(replace(snapshot, jobs=tuple(map(self._seen, snapshot.jobs))))
 
     def _factor(self) -> float:
         return float((1 + self._error) ** self._chance.uniform(-1.0, 1.0))

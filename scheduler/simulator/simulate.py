@@ -112,12 +112,8 @@ class Simulation:
 
     def _submit(self, job: SimulatedJob) -> None:
         number = self.state.counters.job
-        rows = self.workload.menus[job.application].rows
-        spec = JobSpec(
-            name=job.name, entrypoint="simulated:job", workdir="/", team=job.team, numerics="statistical",
-            min_devices=min(row.devices for row in rows), max_devices=max(row.devices for row in rows),
-            preferred_devices=job.asked, total_steps=max(1, int(job.steps * SCALE)) if self.exact else None,
-        )  # fmt: skip
+        total = max(1, int(job.steps * SCALE)) if self.exact else None
+        spec = spec_of(job, self.workload.menus[job.application], total)
         self.world.total[number] = job.steps * SCALE
         self.live[number] = job.name
         self._step(Submit(request=0, spec=spec, spec_key=job.application, user="simulated"))
@@ -166,6 +162,15 @@ class Simulation:
         generation = self.state.generation_of(attempt.job, attempt.number)
         plan = generation.plan.schedule if generation is not None and generation.plan is not None else None
         return dict(Counter(member.node for member in members)), plan
+
+
+def spec_of(job: SimulatedJob, menu: MeasuredMenu, total_steps: int | None) -> JobSpec:
+    """What the user of a simulated job would have submitted. total_steps: in the core's steps, None for unknown."""
+    sizes = [row.devices for row in menu.rows]
+    return JobSpec(
+        name=job.name, entrypoint="simulated:job", workdir="/", team=job.team, numerics="statistical",
+        min_devices=min(sizes), max_devices=max(sizes), preferred_devices=job.asked, total_steps=total_steps,
+    )  # fmt: skip
 
 
 def _in_core_steps(menu: MeasuredMenu) -> MeasuredMenu:

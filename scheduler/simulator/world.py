@@ -14,6 +14,7 @@ from scheduler.core.entities import Attempt, AttemptState, Member
 from scheduler.core.events import NodeHello, NodeReports
 from scheduler.core.settings import US, us
 from scheduler.core.state import State
+from scheduler.core.targets import pilot_of
 from scheduler.protocol.messages import Cause, DeviceInfo, Hello, Phase, Report
 from scheduler.simulator.placing import row_of
 
@@ -22,10 +23,12 @@ SESSION = "simulated"
 
 @dataclass(slots=True)
 class Gang:
-    """A running attempt. begins_us: when it is past its start-up. done: steps done before this attempt."""
+    """A running attempt. pilot: the member that speaks for it. begins_us: when it is past its start-up. done: steps
+    done before this attempt."""
 
     attempt: Attempt
     members: list[Member]
+    pilot: int
     begins_us: int
     step_time_s: float
     done: float
@@ -85,8 +88,9 @@ class World:
         kind = self.state.devices[members[0].device].kind
         row = row_of(self.menus[job.spec_key], generation.plan, kind, [member.node for member in members])
         gang = Gang(
-            attempt, members, now + us(row.restart_s), row.step_time_s, self.done[job.id], self.total[job.id]
-        )
+            attempt, members, pilot_of(attempt, generation), now + us(row.restart_s), row.step_time_s,
+            self.done[job.id], self.total[job.id],
+        )  # fmt: skip
         key = (attempt.job, attempt.number)
         self.gangs[key] = gang
         first = gang.begins_us + us(gang.step_time_s) + 1
@@ -101,25 +105,28 @@ class World:
         """What gangs say at this moment."""
         while self._due and self._due[0][0] <= now:
             _, _, key, what = heapq.heappop(self._due)
-            if (gang := self.gangs.get(key)) is None:
-                continue
-            if what == "progress":
-                yield self._progress(gang, now)
-            else:
-                del self.gangs[key]
-                self.done[key[0]] = gang.total
-                yield from self._gone(gang, Cause.FINISHED, gang.total)
+            if (gang := self.gangs.get(key)) is not None:
+                yield from self._say(gang, what, now)
+
+    def _say(self, gang: Gang, what: str, now: int) -> Iterator[NodeReports]:
+        if what == "progress":
+            yield from self._progress(gang, now)
+        else:
+            job, number = gang.attempt.job, gang.attempt.number
+            del self.gangs[job, number]
+            self.done[job] = gang.total
+            yield from self._gone(gang, Cause.FINISHED, gang.total)
 
     def progress(self, now: int) -> Iterator[NodeReports]:
         """Every pilot's progress, as a pass wants to know it."""
         for gang in list(self.gangs.values()):
             if gang.begins_us < now:
-                yield self._progress(gang, now)
+                yield from self._progress(gang, now)
 
-    def _progress(self, gang: Gang, now: int) -> NodeReports:
-        pilot = gang.members[0]
+    def _progress(self, gang: Gang, now: int) -> Iterator[NodeReports]:
+        pilot = gang.members[gang.pilot]
         step = max(int(gang.at(now)), int(gang.done) + 1)
-        return self._reports(pilot.node, [self._report(gang, pilot, Phase.TRAINING, step=step)])
+        yield self._reports(pilot.node, [self._report(gang, pilot, Phase.TRAINING, step=step)])
 
     def _stop(self, gang: Gang, now: int) -> list[NodeReports]:
         self.done[gang.attempt.job] = gang.at(now)
@@ -128,7 +135,7 @@ class World:
     def _gone(self, gang: Gang, cause: Cause, done: float) -> Iterator[NodeReports]:
         nodes: dict[str, list[Report]] = {}
         for member in gang.members:
-            pilot = member.number == 0
+            pilot = member.number == gang.pilot
             report = self._report(
                 gang, member, Phase.GONE, cause=cause,
                 step=int(done) if pilot else None, saved=int(done) if pilot else None,

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -18,6 +19,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from scheduler.core.errors import Code, JctError
 
 _ADVISORY_KEY = 0x6A637464  # "jctd"
+LAST_HOLDER_S = 3.0
+LOOK_S = 0.05
 _RESTORE = "restore a backup; jctd changed nothing"
 
 
@@ -71,7 +74,7 @@ class AdvisoryLock:
         self._engine: Engine = create_engine(url, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
         try:
             self._connection: Connection = self._engine.connect()
-            got = self._connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _ADVISORY_KEY})
+            got = self._take()
         except SQLAlchemyError as error:
             self._engine.dispose()
             reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
@@ -84,10 +87,22 @@ class AdvisoryLock:
                 hint="there is one daemon a database: stop the other, or give this one its own database",
             )
 
+    def _take(self) -> bool:
+        """The server needs a moment to notice that the last holder's connection has ended."""
+        until_s = time.monotonic() + LAST_HOLDER_S
+        while not (got := bool(self._ask("SELECT pg_try_advisory_lock(:key)"))) and time.monotonic() < until_s:
+            time.sleep(LOOK_S)
+        return got
+
+    def _ask(self, what: str) -> object:
+        return self._connection.scalar(text(what), {"key": _ADVISORY_KEY})
+
     def note_epoch(self, epoch: int) -> None:
         """The database itself remembers."""
 
     def close(self) -> None:
+        with contextlib.suppress(SQLAlchemyError):
+            self._ask("SELECT pg_advisory_unlock(:key)")
         self._connection.close()
         self._engine.dispose()
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from sqlalchemy import Engine, select
 
-from scheduler.core.entities import Attempt, Event, Generation, Job, JobState, Member
+from scheduler.core.entities import Attempt, Estimate, Event, Generation, Job, JobState, Member
 from scheduler.core.story import Story
 from scheduler.store.rows import TABLES, clean, to_entity
 
-MAX_PAGE = 1_000
+MAX_PAGE = 1_001
+"""The largest page of the REST API, and the one more that tells whether another page follows."""
 
 
 class History:
@@ -56,12 +57,14 @@ class History:
             attempts = [to_entity(Attempt, row) for row in rows(Attempt, "job")]
             generations = [to_entity(Generation, row) for row in rows(Generation, "job")]
             members = [to_entity(Member, row) for row in rows(Member, "job")]
+            estimates = [to_entity(Estimate, row) for row in rows(Estimate, "job")]
         return [
             Story(
                 job=jobs[id],
                 attempts=tuple(item for item in attempts if item.job == id),
                 generations=tuple(item for item in generations if item.job == id),
                 members=tuple(item for item in members if item.job == id),
+                estimates=tuple(sorted((item for item in estimates if item.job == id), key=lambda e: e.made_us)),
             )
             for id in ids
             if id in jobs

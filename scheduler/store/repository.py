@@ -14,6 +14,7 @@ from scheduler.core.entities import (
     Attempt,
     Device,
     Entity,
+    Estimate,
     Event,
     Generation,
     Job,
@@ -102,10 +103,15 @@ class Repository:
         with self.read.connect() as connection:
             return connection.scalar(select(_META.c.value).where(_META.c.name == name)) or 0
 
-    def load(self) -> State:
-        """All jobs that are not DONE or still hold a device, the newest that are, and what belongs to them."""
+    def load(self, jobs_kept: int | None = None, ended_since_us: int = 0) -> State:
+        """All jobs that are not DONE or still hold a device, the newest that are, and what belongs to them.
+
+        jobs_kept: of jobs that are DONE; RECENT_JOBS where not given. ended_since_us: which of them are too old for it.
+        """
         jobs = TABLES[Job]
-        recent = select(jobs.c.id).where(jobs.c.state == JobState.DONE).order_by(jobs.c.id.desc()).limit(RECENT_JOBS)
+        count = RECENT_JOBS if jobs_kept is None else jobs_kept
+        done = (jobs.c.state == JobState.DONE) & (func.coalesce(jobs.c.ended_us, 0) >= ended_since_us)
+        recent = select(jobs.c.id).where(done).order_by(jobs.c.id.desc()).limit(count)
         state = State(epoch=self.epoch)
         with self.read.connect() as connection:
             open_leases = TABLES[Lease].c.state != LeaseState.CLOSED
@@ -116,6 +122,7 @@ class Repository:
             state.attempts = _of_jobs(connection, Attempt, ids)
             state.generations = _of_jobs(connection, Generation, ids)
             state.members = _of_jobs(connection, Member, ids)
+            state.estimates = _of_jobs(connection, Estimate, ids)
             state.leases = {lease.id: lease for lease in _entities(connection, Lease, open_leases)}
             state.nodes = {node.id: node for node in _entities(connection, Node)}
             state.devices = {device.id: device for device in _entities(connection, Device)}

@@ -11,6 +11,7 @@ from scheduler.core.entities import (
     AttemptState,
     Device,
     Entity,
+    Estimate,
     Event,
     Generation,
     Job,
@@ -36,6 +37,7 @@ TABLES: dict[type, Table] = {
     Lease: tables.LeaseRow.__table__,  # type: ignore[attr-defined]
     ProfileRecord: tables.ProfileRow.__table__,  # type: ignore[attr-defined]
     Account: tables.AccountRow.__table__,  # type: ignore[attr-defined]
+    Estimate: tables.EstimateRow.__table__,  # type: ignore[attr-defined]
     **dict.fromkeys(RECORDS.values(), _RECORDS),
     Event: tables.EventRow.__table__,  # type: ignore[attr-defined]
 }

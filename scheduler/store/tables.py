@@ -69,7 +69,7 @@ class JobRow(Table, table=True):
     reason: str
     reason_since_us: int | None = _us_or_null()
     ended_by: str | None
-    ended_us: int | None = _us_or_null()
+    ended_us: int | None = Field(default=None, sa_type=BigInteger, nullable=True, index=True)
     exit_code: int | None
     signal: int | None
     spec_key: str
@@ -222,6 +222,25 @@ class AccountRow(Table, table=True):
     recent_us: int = _us()
 
 
+class EstimateRow(Table, table=True):
+    """What was foreseen of a job's end, and the parts of its time."""
+
+    __tablename__ = "estimates"
+    job: int = Field(primary_key=True, sa_type=BigInteger, foreign_key="jobs.id")
+    moment: str = Field(primary_key=True)
+    made_us: int = _us()
+    low_us: int = _us()
+    mid_us: int = _us()
+    high_us: int = _us()
+    spread: float
+    queueing_s: float
+    startup_s: float
+    training_s: float
+    preemptions_s: float
+    cleanup_s: float
+    preemptions: float
+
+
 class EventRow(Table, table=True):
     __tablename__ = "events"
     __table_args__ = (Index(None, "job", "seq"),)
@@ -275,3 +294,20 @@ class AuditRow(Table, table=True):
     old: Any = _json_or_null()
     new: Any = _json_or_null()
     request: str
+
+
+class WebhookRow(Table, table=True):
+    """sealed: its secret, encrypted. cursor: the last event that it needs no more."""
+
+    __tablename__ = "webhooks"
+    __table_args__ = {"sqlite_autoincrement": True}
+    id: int | None = Field(default=None, sa_column=Column(BigId, primary_key=True, autoincrement=True))
+    name: str
+    url: str
+    team: str | None
+    events: list[str] = _json()
+    sealed: str
+    by: str
+    created_us: int = _us()
+    cursor: int = _us()
+    failing_us: int | None = _us_or_null()

@@ -2,15 +2,18 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
+
+from scheduler.core.entities import Entity
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import CoreEvent, NodeHeard, NodeHello, NodeReports
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
-from scheduler.core.targets import all_targets, targets_of
+from scheduler.core.targets import nodes_touched, targets_by_node
 from scheduler.protocol.messages import (
     Beat,
     BeatAck,
@@ -28,6 +31,9 @@ from scheduler.protocol.messages import (
     Welcome,
 )
 
+log = structlog.get_logger()
+
+TOLD = 10_000
 RESEND_S = 2.0
 READ_TIMEOUT_S = 10.0
 
@@ -67,6 +73,7 @@ class Fleet:
         self._secrets_of = secrets_of
         self._sessions: dict[tuple[str, str], Session] = {}
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
+        self._told: dict[tuple[str, str], None] = {}
         self._numbers = itertools.count(1)
 
     def take(self, route: bytes, key: str, message: FromAgent) -> None:
@@ -102,10 +109,20 @@ class Fleet:
 
     def _known(self, route: bytes, key: str, session_id: str) -> Session | None:
         session = self._sessions.get((key, session_id))
+        if session is None:
+            self._say_once(key, session_id)
         if session is None or not session.welcomed:
             return None
         session.route = route
         return session
+
+    def _say_once(self, key: str, session: str) -> None:
+        """One line for each session that is over, or that began with an earlier daemon: its messages change nothing."""
+        if (key, session) not in self._told:
+            self._told[key, session] = None
+            log.warning("messages of no present session are ignored", session=session[:100], key=key)
+            if len(self._told) > TOLD:
+                del self._told[next(iter(self._told))]
 
     def _beat(self, route: bytes, key: str, beat: Beat) -> None:
         session = self._known(route, key, beat.session)
@@ -117,16 +134,18 @@ class Fleet:
         if session is None:
             return
         session.applied = beat.applied
-        self._post(NodeHeard(node=session.node, session=session.session))
+        self._post(NodeHeard(node=session.node, session=session.session, beat=beat.seq, health=beat.health))
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 
-    def after_commit(self, refusals: list[tuple[str, str, str]], changed: bool = True) -> None:
+    def after_commit(self, refusals: list[tuple[str, str, str]], rows: Iterable[Entity]) -> None:
         """Welcome or refuse the newly come, and send Targets to every node whose Targets have changed.
 
-        changed: whether anything was committed that Targets are made of.
+        rows: what was committed.
         """
-        everybody = all_targets(self._state, self._settings) if changed else None
+        touched = dict.fromkeys(nodes_touched(self._state, rows))
+        unsent = [one.node for one in self._sessions.values() if one.targets is None]
+        wanted = targets_by_node(self._state, {**touched, **dict.fromkeys(unsent)}, self._settings)
         for key, session_id, why in refusals:
             if (refused := self._sessions.pop((key, session_id), None)) is not None:
                 self._sender.send(refused.route, Refused(session=session_id, why=why))
@@ -138,16 +157,16 @@ class Fleet:
             if not session.welcomed:
                 session.welcomed = True
                 self._sender.send(session.route, Welcome(epoch=self._state.epoch, session=session.session))
-            if everybody is None and session.targets is not None:
-                continue
-            if everybody is None:
-                targets = targets_of(self._state, session.node, self._settings)
-            else:
-                targets = everybody.get(session.node, ())
+            targets = wanted.get(session.node, session.targets)
             if targets != session.targets:
                 session.targets = targets
                 session.version += 1
                 self._send_targets(session)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every agent has acknowledged the newest Targets it was sent."""
+        return all(session.welcomed and session.applied == session.version for session in self._sessions.values())
 
     def _send_targets(self, session: Session) -> None:
         session.sent_at_s = self._clock_s()
@@ -157,13 +176,17 @@ class Fleet:
         )
         self._sender.send(session.route, message)
 
-    async def read_log(self, node: str, job: int, attempt: int, member: int, offset: int, limit: int) -> Chunk:
+    async def read_log(
+        self, node: str, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
+    ) -> Chunk:
         """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away or does not answer."""
         session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
         request = next(self._numbers)
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
         self._reads[request] = future
-        ask = Read(request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit)
+        ask = Read(
+            request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit, since_s=since_s
+        )
         try:
             if session is None or not self._sender.send(session.route, ask):
                 raise TimeoutError

@@ -9,9 +9,8 @@ job's state expires with the broker after a week.
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import quote, unquote, urlsplit
 
 import aiomqtt
@@ -19,13 +18,13 @@ import msgspec
 import structlog
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from sqlalchemy.exc import DBAPIError
 
 from scheduler.core.entities import Event, JobState
 from scheduler.core.errors import Code, JctError
-from scheduler.core.shown import shown_state
-from scheduler.core.state import State
-from scheduler.core.story import Story, story_of
-from scheduler.store.ring import EventRing
+from scheduler.store.repository import Unavailable
+from scheduler.transport.bodies import event_body, job_body, node_body
+from scheduler.transport.feed import Feed
 
 log = structlog.get_logger()
 
@@ -73,17 +72,13 @@ def node_topic(node: str) -> str:
 
 
 class Publisher:
-    """Publishes for the daemon's life. history: events after a number, from the database. story: a job from there.
-
-    load and save: the number of the last event that the broker has acknowledged.
-    """
+    """Publishes for the daemon's life. load and save: the number of the last event that the broker has acknowledged."""
 
     def __init__(
-        self, broker: Broker, state: State, ring: EventRing, history: Callable[[int, int], Awaitable[list[Event]]],
-        story: Callable[[int], Awaitable[Story | None]], load: Callable[[], int], save: Callable[[int], None],
-    ) -> None:  # fmt: skip
-        self._broker, self._state, self._ring = broker, state, ring
-        self._history, self._story, self._load, self._save = history, story, load, save
+        self, broker: Broker, feed: Feed, load: Callable[[], int], save: Callable[[int], None]
+    ) -> None:
+        self._broker, self._feed, self._state = broker, feed, feed.state
+        self._load, self._save = load, save
 
     async def run(self) -> None:
         """A broker that is away or slow is tried again with longer and longer pauses; nobody waits for it."""
@@ -96,6 +91,8 @@ class Publisher:
                     await self._publish_all(client)
             except (aiomqtt.MqttError, OSError, TimeoutError) as error:
                 log.warning("the broker does not take events; trying again", error=str(error)[:200], in_s=pause_s)
+            except (Unavailable, DBAPIError) as error:
+                log.warning("the database does not take or tell events now; trying again", error=str(error)[:200])
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(RETRY_CAP_S, pause_s * 2)
 
@@ -126,11 +123,8 @@ class Publisher:
                 await self._publish_job(client, id, None)
         after = await asyncio.to_thread(self._load)
         while True:
-            found = self._ring.after(after, PAGE)
-            if found is None or (not found and after < self._ring.newest):
-                found = await self._history(after, PAGE)
+            found = await self._feed.after(after, PAGE, LOOK_S)
             if not found:
-                await self._ring.wait(after, LOOK_S)
                 continue
             for event in _latest(found):
                 if event.job is not None:
@@ -141,16 +135,11 @@ class Publisher:
             await asyncio.to_thread(self._save, after)
 
     async def _publish_job(self, client: aiomqtt.Client, id: int, event: Event | None) -> None:
-        job = self._state.jobs.get(id)
-        story = story_of(self._state, job) if job is not None else await self._story(id)
+        story = await self._feed.story(id)
         if story is None:
             return
         job = story.job
-        body = {
-            "job": id, "state": shown_state(job, story.attempts, self._state.progress.get(id)), "result": job.result,
-            "ended_by": job.ended_by, "reason": job.reason_code, "attempt": job.last_attempt or None,
-            "exit_code": job.exit_code, "signal": job.signal, **self._event(event),
-        }  # fmt: skip
+        body = {**job_body(self._state, story), **event_body(self._state, event)}
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
         if job.state is JobState.DONE:
             properties.MessageExpiryInterval = EXPIRY_S
@@ -158,20 +147,8 @@ class Publisher:
         await client.publish(topic, msgspec.json.encode(body), qos=1, retain=True, properties=properties)
 
     async def _publish_node(self, client: aiomqtt.Client, id: str, event: Event | None) -> None:
-        node = self._state.nodes.get(id)
-        drain = self._state.drains.get(f"node/{id}")
-        body = {
-            "node": id, "state": node.state if node is not None else None,
-            "drained": drain.reason if drain is not None else None, **self._event(event),
-        }  # fmt: skip
+        body = {**node_body(self._state, id), **event_body(self._state, event)}
         await client.publish(node_topic(id), msgspec.json.encode(body), qos=1, retain=True)
-
-    def _event(self, event: Event | None) -> dict[str, object]:
-        """epoch tells a restarted daemon's words from the old one's."""
-        if event is None:
-            return {"epoch": self._state.epoch, "seq": None, "event": None, "time": None}
-        time = datetime.fromtimestamp(event.time_us / 1e6, UTC).isoformat().replace("+00:00", "Z")
-        return {"epoch": self._state.epoch, "seq": event.seq, "event": event.kind, "time": time}
 
     def _daemon(self, state: str) -> bytes:
         return msgspec.json.encode({"state": state, "epoch": self._state.epoch})

@@ -19,6 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from receiver import Receiver
 
 from scheduler.cli.client import Client
 
@@ -100,6 +101,9 @@ def test_b63_a_stop_ends_every_stream_and_a_stuck_client_and_the_port_is_free_ag
                 continue
         ended.append(path)
 
+    for name, events in (("down", ["job"]), ("idle", ["NeverHappens"])):
+        hook = {"name": name, "url": "http://127.0.0.1:9/", "events": events}
+        cluster.client.call("POST", "webhooks", body=hook)
     paths = [f"/v1/jobs/{id}/logs", "/v1/events", f"/v1/jobs/{id}/events"] * 3
     opened = threading.Semaphore(0)
     threads = [threading.Thread(target=follow, args=(path,)) for path in paths]
@@ -121,6 +125,28 @@ def test_b63_a_stop_ends_every_stream_and_a_stuck_client_and_the_port_is_free_ag
     assert cluster.port == port
     cluster.cancel_all()
     cluster.stop()
+
+
+def test_a_webhook_is_told_everything_over_a_kill_of_the_daemon(tmp_path):
+    cluster = Cluster(tmp_path).begin(a="fake:1")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    hook = {"name": "chat", "url": f"http://127.0.0.1:{port}/", "events": ["job"]}
+    cluster.client.call("POST", "webhooks", body=hook)
+    id = cluster.submit(work={"total": "3 steps"}, gpus=1)
+    cluster.until_state(id, "COMPLETED")
+    cluster.kill_daemon()
+    cluster.restart_daemon()
+    receiver = Receiver(port)
+    try:
+        expected = [event["kind"] for event in cluster.events(id)]
+        assert expected[-1] == "Ended"
+        cluster.eventually(lambda: set(receiver.of_job(id)) == set(expected), "everything arrives")
+        once = {event["id"]: event["event"] for event in receiver.events}
+        assert list(once.values()) == expected
+    finally:
+        receiver.close()
+        cluster.stop()
 
 
 def test_a_backup_of_a_living_daemon_restores_jobs_and_is_newer_than_what_was_lost(tmp_path):

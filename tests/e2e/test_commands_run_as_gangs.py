@@ -1,6 +1,9 @@
 """Any program as a job, on real processes: torchrun's variables, secrets, preemption, limits, arrays, dependencies."""
 
+import os
+import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from cluster import Cluster
@@ -84,3 +87,84 @@ def test_ends_arrays_and_dependencies(cluster):
         "POST", "jobs", body={"job": {"name": "x", "command": ["no-such-program"], "workdir": "/"}}
     ).json()["id"]
     assert "cannot run 'no-such-program'" in cluster.until_state(missing, "FAILED")["reason"]["text"]
+
+
+SCRIPT = f"""#!{sys.executable}
+import os, sys, time
+print("script", os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["JCT_GPUS_ON_NODE"], flush=True)
+time.sleep(float(os.environ["SECONDS_TO_SLEEP"]))
+sys.exit(int(os.environ["CODE"]) if os.environ["JCT_ATTEMPT"] == "1" else 0)
+"""
+
+
+def script(cluster: Cluster, code: int, seconds: float = 0.0, **fields) -> int:
+    env = {"CODE": str(code), "SECONDS_TO_SLEEP": str(seconds)}
+    job = {"name": "s", "script": SCRIPT, "workdir": str(cluster.state), "env": env, **fields}
+    return int(cluster.client.call("POST", "jobs", body={"job": job}).json()["id"])
+
+
+def test_a_script_a_node_and_what_its_exit_code_means(cluster):
+    id = script(cluster, 3, gpus=3, processes="per_node", on_exit={"3": "requeue"}, retries={"max": 0, "backoff": 1})
+    done = cluster.until_state(id, "COMPLETED")
+    assert (done["attempt"], done["failures"]) == (2, 0)
+    said = sorted(filter(None, (log(cluster, id, rank) for rank in range(3))))
+    assert said == ["script 0 2 2\n", "script 1 2 1\n"], "one process a node; two ranks only hold their devices"
+    failed = script(cluster, 4, gpus=2, processes="per_node", on_exit={"4": "fail"}, retries={"max": 3})
+    assert cluster.until_state(failed, "FAILED")["attempt"] == 1, "for good"
+
+
+def test_devices_beside_a_program_are_held_until_it_has_ended(cluster):
+    id = script(cluster, 0, 600, gpus=3, processes="per_node")
+    cluster.until_state(id, "RUNNING")
+    cluster.client.act(id, "preempt")
+    cluster.until(id, lambda job: job["attempt"] == 2 and job["state"] == "RUNNING", "its second attempt")
+    cluster.client.act(id, "cancel")
+    cluster.until_state(id, "CANCELLED")
+    cluster.eventually(lambda: cluster.free_devices() == 3, "all devices come free")
+
+
+def test_a_deadline_ends_what_waits_and_what_runs(cluster):
+    moment = (datetime.now(UTC) + timedelta(seconds=3)).isoformat()
+    running = run(cluster, 0, 600, gpus=3, deadline=moment)
+    waiting = run(cluster, 0, 0, gpus=3, deadline=moment)
+    assert cluster.until_state(running, "DEADLINE")["attempt"] == 1
+    assert cluster.until_state(waiting, "DEADLINE")["reason"]["text"] == "its deadline has passed"
+
+
+CRASHES_WHEN_TOLD = """
+import pathlib, sys, time
+while not pathlib.Path("crash").exists():
+    time.sleep(0.05)
+pathlib.Path("crash").unlink()
+sys.exit(9)
+"""
+
+
+def test_b31_preemptions_do_not_eat_retries_and_both_counters_are_shown(cluster):
+    work = cluster.state / "work"
+    (work / "crashing.py").write_text(CRASHES_WHEN_TOLD)
+    job = {
+        "name": "b31", "command": [sys.executable, "crashing.py"], "workdir": str(work), "gpus": 1,
+        "retries": {"max": 1, "backoff": "1s"}, "preemptible": True,
+    }  # fmt: skip
+    id = int(cluster.client.call("POST", "jobs", body={"job": job}).json()["id"])
+
+    def running(attempt: int) -> dict:
+        return cluster.until(
+            id, lambda job: (job["attempt"], job["state"]) == (attempt, "RUNNING"), f"attempt {attempt}"
+        )
+
+    for attempt in range(1, 6):
+        running(attempt)
+        cluster.client.act(id, "preempt")
+    assert (running(6)["preemptions"], cluster.job(id)["failures"]) == (5, 0)
+    (work / "crash").touch()
+    retried = running(7)
+    assert (retried["preemptions"], retried["failures"]) == (5, 1)
+    (work / "crash").touch()
+    failed = cluster.until_state(id, "FAILED")
+    assert (failed["exit_code"], failed["preemptions"], failed["attempt"]) == (9, 5, 7)
+    show = [sys.executable, "-c", "from scheduler.cli.main import main; main()", "show", str(id)]
+    environment = {**os.environ, "JCT_URL": cluster.url, "JCT_TOKEN": str(cluster.token())}
+    shown = subprocess.run(show, env=environment, capture_output=True, text=True, check=True).stdout
+    assert "5 preemptions, 1 failure, 0 faults" in shown

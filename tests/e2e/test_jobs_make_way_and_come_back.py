@@ -51,6 +51,6 @@ def test_the_ledger_of_a_job_that_was_preempted_sums_to_its_whole_time(cluster: 
     cluster.until_step(low, 2)
     cluster.until_state(cluster.submit(arguments={"steps": 3}, gpus=1, priority=90), "COMPLETED")
     ledger = cluster.until_state(low, "COMPLETED")["ledger"]
-    parts = [ledger[name] for name in ("queueing_s", "startup_s", "training_s", "cleanup_s")]
+    parts = [ledger[name] for name in ("queueing_s", "startup_s", "training_s", "preemptions_s", "cleanup_s")]
     assert all(part >= 0 for part in parts)
     assert round(sum(parts), 6) == ledger["total_s"]

@@ -107,10 +107,10 @@ def test_a_job_file_may_come_from_standard_input(cluster, job_file):
 
 
 def test_everything_wrong_with_a_file_is_told_and_nothing_submitted(jct, cluster, job_file):
-    code, out, err = jct("submit", job_file("prioritty: 3\ndeadline: 3\ngrace: soon"))
+    code, out, err = jct("submit", job_file("prioritty: 3\nsetup: 3\ngrace: soon"))
     assert (code, out) == (2, "")
     assert "prioritty: there is no such field\n  did you mean 'priority'?" in err
-    assert "deadline is not supported yet" in err
+    assert "setup is not supported yet" in err
     assert "grace: 'soon' is no duration" in err
     assert cluster.state.jobs == {}
 
@@ -469,3 +469,21 @@ def test_ls_imports_nothing_heavy(cluster):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
     assert (found.returncode, found.stderr) == (0, b"")
+
+
+# --- webhooks -------------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_is_made_with_its_secret_on_stdout_listed_without_it_and_removed(jct, cluster, monkeypatch):
+    code, secret, said = jct("webhook", "add", "chat", "https://example.org/hook", "--events", "Ended,node")
+    assert (code, secret[:6], "webhook 1 posts to https://example.org/hook" in said) == (0, "whsec_", True)
+    monkeypatch.setenv("COLUMNS", "80")
+    _, table, _ = jct("webhook")
+    assert secret.strip() not in table
+    assert table.splitlines()[1].split()[:4] == ["1", "chat", "all", "Ended,node"]
+    listed = json.loads(jct("webhook", "--json")[1])["webhooks"]
+    assert (listed[0]["url"], listed[0]["secret"], listed[0]["trouble"]) == ("https://example.org/hook", None, None)
+    assert jct("webhook", "add", "chat", "ftp://example.org")[0] == 2
+    assert jct("webhook", "rm", "1")[0] == 0
+    assert jct("webhook", "rm", "1")[0] == 3
+    assert jct("webhook", "rm")[0] == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 CLI = ["-c", "from scheduler.cli.main import main; main()"]
+DAEMON = ["-m", "scheduler.daemon", "--state", "{folder}"]
 AGENT = ["-m", "agent.main", "--devices", "fake:1", "--node", "n"]
 
 
@@ -16,6 +17,9 @@ AGENT = ["-m", "agent.main", "--devices", "fake:1", "--node", "n"]
         ([*AGENT, "--connect", "tcp://127.0.0.1:1", "--state", "{file}/agent"], 1, "Not a directory"),
         ([*AGENT, "--connect", "nonsense", "--state", "{folder}"], 1, "nonsense"),
         ([*AGENT, "--connect", "tcp://127.0.0.1:1", "--state", "{folder}", "--server-key", "/nope"], 1, "/nope"),
+        ([*AGENT, "--connect", "tcp://127.0.0.1:1", "--state", "{folder}", "--health-check", "/nope"], 2, "no program"),
+        ([*DAEMON, "--retention", "5x"], 1, "retention: '5x' is no duration"),
+        ([*DAEMON, "--auto-drain-share", "2"], 1, "auto_drain_share: "),
         ([*CLI, "up", "--state", "{file}/state"], 6, "Not a directory"),
     ],
 )

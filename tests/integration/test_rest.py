@@ -112,11 +112,11 @@ def test_keys_belong_to_a_user(admin, eva):
 
 
 def test_everything_wrong_with_a_job_is_told(admin, cluster):
-    response = admin("POST", "/v1/jobs", json={"job": {**JOB, "gpuss": 1, "deadline": 3}})
+    response = admin("POST", "/v1/jobs", json={"job": {**JOB, "gpuss": 1, "setup": 3}})
     body = problem(response, 422, "bad-spec")
     assert {item["field"]: item["code"] for item in body["problems"]} == {
         "gpuss": "bad-spec",
-        "deadline": "not-supported-yet",
+        "setup": "not-supported-yet",
     }
     assert body["problems"][0]["hint"] == "did you mean 'gpus'?"
     problem(admin("POST", "/v1/jobs", json={"job": {**JOB, "image": 1}}), 422, "not-supported-yet")

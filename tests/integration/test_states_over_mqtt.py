@@ -18,6 +18,7 @@ from small_cluster import SmallCluster
 
 from scheduler.core.errors import JctError
 from scheduler.transport import mqtt
+from scheduler.transport.feed import Feed
 from scheduler.transport.mqtt import DAEMON_TOPIC, Broker, Publisher, acl, job_topic, node_topic
 
 PATIENCE_S = 30.0
@@ -80,12 +81,9 @@ def cluster(tmp_path, monkeypatch):
 
 
 def publisher(cluster: SmallCluster, url: str) -> Publisher:
-    async def history(after: int, limit: int) -> list:
-        return cluster.repository.history.events(None, after, limit)
-
     store = cluster.repository
-    load, save = partial(store.remembered, "mqtt"), partial(store.remember, "mqtt")
-    return Publisher(Broker.parse(url), cluster.state, cluster.ring, history, cluster.story, load, save)
+    feed = Feed(cluster.state, cluster.ring, store.history)
+    return Publisher(Broker.parse(url), feed, partial(store.remembered, "mqtt"), partial(store.remember, "mqtt"))
 
 
 class Reader:

@@ -4,13 +4,14 @@ The machine is that of `test_core_keeps_its_promises`, whose invariants include 
 """
 
 import hypothesis.strategies as st
+from how_many import examples
 from hypothesis import settings
 from hypothesis.stateful import invariant, rule
 from test_core_keeps_its_promises import NODES, CoreMachine
 
 from scheduler.core.entities import JobState
 from scheduler.core.events import Change, Erase, Order, Submit, Verb, Write
-from scheduler.core.records import Drain, Queue, Reservation, Team, User
+from scheduler.core.records import Queue, Reservation, Team, User
 from scheduler.core.settings import US
 from scheduler.protocol.spec import CheckpointSpec, JobSpec
 
@@ -55,14 +56,6 @@ class TenantsMachine(CoreMachine):
         )  # fmt: skip
         self._ask(lambda n: Submit(request=n, spec=spec, spec_key="k", user=user))
 
-    @rule(name=st.sampled_from(("node/n0", "device/n1-0", "device/n0-1")), drained=st.booleans())
-    def drain(self, name: str, drained: bool) -> None:
-        if drained:
-            record = Drain(name=name, reason="fan", by="op", since_us=self.now)
-            self._ask(lambda n: Write(request=n, actor="op", record=record))
-        else:
-            self._ask(lambda n: Erase(request=n, actor="op", kind="drain", name=name))
-
     @rule(node=st.sampled_from(NODES), team=st.sampled_from(("", *TEAMS)), wait_s=st.sampled_from((0, 3)))
     def reserve(self, node: str, team: str, wait_s: int) -> None:
         begin = self.now + wait_s * US
@@ -95,7 +88,7 @@ class TenantsMachine(CoreMachine):
 
     def teardown(self) -> None:
         """Once nothing is forbidden any more, everything ends."""
-        for kind in ("team", "user", "drain", "reservation"):
+        for kind in ("team", "user", "reservation"):
             for name in list(self.state.book(kind)):
                 self._ask(lambda n, kind=kind, name=name: Erase(request=n, actor="op", kind=kind, name=name))
         self._ask(lambda n: Write(request=n, actor="op", record=Queue(name="default")))
@@ -105,5 +98,5 @@ class TenantsMachine(CoreMachine):
         assert all(account.lost_gpu_s <= account.gpu_s + 1e-6 for account in self.state.accounts.values())
 
 
-TenantsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TenantsMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestTenants = TenantsMachine.TestCase

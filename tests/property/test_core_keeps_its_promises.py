@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 import hypothesis.strategies as st
+from how_many import examples
 from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from live_gangs import Gang, LiveAgent
@@ -35,6 +36,7 @@ from scheduler.core.events import (
     Cancel,
     Change,
     CoreEvent,
+    Erase,
     Hold,
     NodeHeard,
     NodeHello,
@@ -43,15 +45,16 @@ from scheduler.core.events import (
     Release,
     Submit,
     Tick,
+    Write,
 )
 from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
-from scheduler.core.records import Account
+from scheduler.core.records import Account, Drain
 from scheduler.core.settings import US, CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
-from scheduler.protocol.messages import DeviceInfo, Targets
+from scheduler.protocol.messages import DeviceInfo, Health, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
 
@@ -80,6 +83,9 @@ class CoreMachine(RuleBasedStateMachine):
         self.answers: dict[int, object] = {}
         self.rows: dict[tuple[object, ...], object] = {}
         self.versions = dict.fromkeys(NODES, 0)
+        self.beats = 0
+        self.unwell: dict[str, str] = {}
+        self.drained_by_people: dict[str, str] = {}
         self.agents = {
             node: self.make_agent(node, tuple(DeviceInfo(id=f"{node}-{i}", kind="fake", index=i) for i in range(2)))
             for node in NODES
@@ -228,6 +234,33 @@ class CoreMachine(RuleBasedStateMachine):
         self._step(NodeHeard(node=node, session="an older session"))
         assert self.state.jobs == before
 
+    @rule(node=st.sampled_from(NODES), reason=st.sampled_from(("", "", "hot", "disk")), late=st.booleans())
+    def tell_health(self, node: str, reason: str, late: bool) -> None:
+        """Late beats change nothing, and neither do repeated ones."""
+        session = self.agents[node].session
+        if self.state.said_hello.get(node) != session:
+            return
+        self.beats += 1
+        self._step(NodeHeard(node=node, session=session, beat=self.beats, health=Health(node=reason)))
+        self.unwell[node] = reason
+        if late:
+            drains = copy.deepcopy(self.state.drains)
+            for beat in (self.beats - 1, self.beats):
+                other = reason if beat == self.beats else "of old"
+                self._step(NodeHeard(node=node, session=session, beat=beat, health=Health(node=other)))
+            assert self.state.drains == drains
+
+    @rule(name=st.sampled_from(("node/n0", "node/n1", "device/n1-0", "device/n0-1")), drained=st.booleans())
+    def drain(self, name: str, drained: bool) -> None:
+        """By a person, who may also resume what was drained by itself."""
+        if drained:
+            record = Drain(name=name, reason="repair", by="op", since_us=self.now)
+            self._ask(lambda n: Write(request=n, actor="op", record=record))
+            self.drained_by_people[name] = record.reason
+        else:
+            self._ask(lambda n: Erase(request=n, actor="op", kind=Drain.kind, name=name))
+            self.drained_by_people.pop(name, None)
+
     @rule()
     def restart_daemon(self) -> None:
         """Everything the database holds comes back as it was; what was in memory only is learnt again."""
@@ -266,9 +299,23 @@ class CoreMachine(RuleBasedStateMachine):
         for agent in self.agents.values():
             assert set(agent.members) <= held
 
+    @invariant()
+    def checks_drain_within_the_budget_and_touch_no_other_drain(self) -> None:
+        by_people = {drain.name: drain.reason for drain in self.state.drains.values() if not drain.automatic}
+        assert by_people == self.drained_by_people
+        automatic = [drain for drain in self.state.drains.values() if drain.automatic]
+        assert len(automatic) <= 1
+        assert all(self.unwell[drain.name.removeprefix("node/")] == drain.reason for drain in automatic)
+
     def teardown(self) -> None:
         """Left alone, every job that may run ends, and the cluster is empty."""
         self.ending = True
+        for node in NODES:
+            self._exchange(node)
+            self.tell_health(node, "", late=False)
+        for name in list(self.state.drains):
+            self.drain(name, drained=False)
+        assert self.state.drains == self.drained_by_people == {}
         for job in self.state.jobs.values():
             if job.state is not JobState.DONE and job.wanted == "hold":
                 self._ask(lambda n, id=job.id: Cancel(request=n, job=id, actor="u"))
@@ -390,7 +437,7 @@ class Calming:
         return (self.sensible if self.machine.ending else self.restless).decide(snapshot, effort)
 
 
-CoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+CoreMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestCore = CoreMachine.TestCase
 RestlessMachine.TestCase.settings = CoreMachine.TestCase.settings
 TestCoreThatResizes = RestlessMachine.TestCase

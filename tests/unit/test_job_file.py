@@ -136,7 +136,7 @@ def test_words_of_other_schedulers_are_understood(word):
 @pytest.mark.parametrize(
     ("fields", "where"),
     [
-        ({"deadline": "1:00:00"}, "deadline"),
+        ({"setup": [3]}, "setup"),
         ({"gpus": {"preferred": 2}}, "gpus.preferred"),
         ({"parallel": {"staleness": "allow"}}, "parallel.staleness"),
         ({"parallel": {"schedule": "async-1f1b"}}, "parallel.schedule"),
@@ -155,10 +155,10 @@ def test_what_is_known_but_not_honoured_is_refused_as_such(fields, where):
 
 def test_a_file_whose_only_fault_is_unsupported_says_so_by_its_code():
     with pytest.raises(BadSpec) as caught:
-        spec(deadline=5)
+        spec(setup=5)
     assert caught.value.code is Code.NOT_SUPPORTED_YET
     with pytest.raises(BadSpec) as caught:
-        spec(deadline=5, gpus=0)
+        spec(setup=5, gpus=0)
     assert caught.value.code is Code.BAD_SPEC
     assert "more problem" in caught.value.message
 
@@ -240,7 +240,8 @@ def test_yaml_is_read_as_version_1_2():
         ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' is given twice"),
         ('{"a": 1, "a": 2}', "twice"),
         ("a: &x [1]\nb: *x", "aliases"),
-        ("1: x", "keys must be text"),
+        ("[1]: x", "keys must be text"),
+        ("1.5: x", "keys must be text"),
         ("- a", "must be a mapping"),
         ("", "must be a mapping"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),

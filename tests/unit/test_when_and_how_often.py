@@ -27,6 +27,13 @@ def test_b44_anything_else_is_refused_and_never_unlimited(text):
         job(time_limit=text)
 
 
+@pytest.mark.parametrize("text", ["2030-01-31", "2030-01-31T08:00:00", "tomorrow", 5, "1960-01-01T00:00:00Z"])
+def test_a_deadline_is_a_moment_with_a_zone(text):
+    assert job(deadline="2030-01-31T08:00:00Z").deadline_us == 1_896_076_800_000_000
+    with pytest.raises(BadSpec, match="deadline"):
+        job(deadline=text)
+
+
 @pytest.mark.parametrize(
     ("given", "waits"),
     [

@@ -36,7 +36,7 @@ class Site:
     def _post(self, event: Any) -> None:
         self.events.append(event)
         effects = step(self.state, event, 1, CoreSettings())
-        self.fleet.after_commit(effects.refusals)
+        self.fleet.after_commit(effects.refusals, effects.rows)
 
     def agent(self, context: zmq.asyncio.Context, node: str, allowed: bool = True) -> zmq.asyncio.Socket:
         mine = self.folder / node

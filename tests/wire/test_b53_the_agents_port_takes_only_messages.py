@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import pickle
+import resource
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,20 @@ import zmq
 import zmq.asyncio
 from test_agents_over_zeromq import PATIENCE_S, Site, ask, hello, run
 
-from scheduler.protocol.codec import MAX_BYTES, encode
-from scheduler.protocol.messages import Beat, BeatAck, NeedSecrets, Secrets, Welcome
+from agent.link import Link
+from scheduler.protocol.codec import MAX_BYTES, BadMessage, Unframer, encode
+from scheduler.protocol.messages import (
+    Beat,
+    BeatAck,
+    Hello,
+    NeedSecrets,
+    Phase,
+    Report,
+    Reports,
+    Secrets,
+    Targets,
+    Welcome,
+)
 
 
 async def until(lines: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
@@ -82,3 +95,109 @@ def test_secrets_go_only_to_a_node_that_has_a_member_of_the_attempt(tmp_path: Pa
         assert not isinstance(answer, Secrets)  # the beat was answered; the question before it was not
 
     run(scene, tmp_path)
+
+
+GREETING = b"\xff" + b"\0" * 8 + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0") + b"\0" * 32
+ONE_GB = 2**30
+
+
+def test_b53_a_frame_that_declares_a_gigabyte_is_cut_off_before_anything_is_allocated(tmp_path: Path) -> None:
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        port = int(site.router.endpoint.rpartition(":")[2])
+        peak = peak_bytes()
+        with structlog.testing.capture_logs() as lines, socket.create_connection(("127.0.0.1", port)) as stranger:
+            stranger.sendall(GREETING)
+            stranger.sendall(b"\x06" + ONE_GB.to_bytes(8, "big") + b"\x05HELLO")  # a long command
+            [line] = await until(lines, "connection to the agents' port ended")
+            assert line["why"]
+            stranger.settimeout(PATIENCE_S)
+            while stranger.recv(4096):  # its own greeting, then the end
+                pass
+        assert peak_bytes() - peak < ONE_GB // 10
+        await ask(site.agent(context, "n1"), hello("n1"), Welcome)
+
+    run(scene, tmp_path)
+
+
+def peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_b53_a_frame_of_a_stream_that_declares_a_gigabyte_is_refused_by_its_header() -> None:
+    peak = peak_bytes()
+    with pytest.raises(BadMessage, match=str(ONE_GB)):
+        Unframer().feed(ONE_GB.to_bytes(4, "big") + b"x")
+    assert peak_bytes() - peak < ONE_GB // 10
+
+
+def test_a_recorded_session_that_is_played_again_changes_nothing_and_gets_one_line(tmp_path: Path) -> None:
+    """Over CURVE nobody else can: this is an agent with an old copy of itself."""
+
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock = site.agent(context, "n1")
+        gone = Report(job=1, attempt=1, member=0, seq=5, phase=Phase.GONE)
+        recorded = [
+            Reports(session="s1", seq=1, applied=1, reports=(gone,)), Beat(session="s1", seq=9, applied=9),
+            NeedSecrets(session="s1", job=1, attempt=1),
+        ]  # fmt: skip
+        await ask(sock, hello("n1", session="s1"), Welcome)
+        await ask(sock, hello("n1", session="s2"), Welcome)
+        before = len(site.events)
+        with structlog.testing.capture_logs() as lines:
+            for message in recorded * 3:
+                await sock.send(encode(message))
+            assert (await ask(sock, Beat(session="s2", seq=1, applied=0), BeatAck)).known is False
+            while not (answer := await ask(sock, Beat(session="s2", seq=2, applied=0), BeatAck)).known:
+                pass
+            assert answer.session == "s2"
+        assert [line["session"] for line in lines if "no present session" in line["event"]] == ["s1"]
+        assert {event.session for event in site.events[before:]} == {"s2"}
+
+    run(scene, tmp_path)
+
+
+class Handler:
+    """An agent's mind that only remembers."""
+
+    applied, health = 0, None
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[int, int]] = []
+
+    def hello(self) -> Hello:
+        return hello("n1")
+
+    def reports(self) -> Reports:
+        return Reports(session="s1", seq=1, applied=0, reports=())
+
+    def questions(self) -> list[NeedSecrets]:
+        return []
+
+    def welcome(self, epoch: int) -> None:
+        pass
+
+    def take_targets(self, targets: Targets) -> None:
+        self.taken.append((targets.epoch, targets.version))
+
+
+def test_targets_of_an_earlier_daemon_are_ignored_with_one_line() -> None:
+    async def scene() -> None:
+        context, handler = zmq.asyncio.Context(), Handler()
+        daemon = context.socket(zmq.ROUTER)
+        port = daemon.bind_to_random_port("tcp://127.0.0.1")
+        link = asyncio.create_task(Link(f"tcp://127.0.0.1:{port}", None, "s1", handler).run())
+        route, _ = await asyncio.wait_for(daemon.recv_multipart(), PATIENCE_S)
+        with structlog.testing.capture_logs() as lines:
+            await daemon.send_multipart([route, encode(Welcome(epoch=7, session="s1"))])
+            for epoch, version in ((6, 3), (6, 4), (7, 1), (6, 5), (7, 2)):
+                targets = Targets(epoch=epoch, session="s1", version=version, targets=())
+                await daemon.send_multipart([route, encode(targets)])
+            while len(handler.taken) < 2:
+                await asyncio.sleep(0.01)
+        assert handler.taken == [(7, 1), (7, 2)]
+        assert [line["epoch"] for line in lines if "another daemon's life" in line["event"]] == [6]
+        link.cancel()
+        await asyncio.gather(link, return_exceptions=True)
+        context.destroy(linger=0)
+
+    asyncio.run(scene())

@@ -1,0 +1,133 @@
+"""`jct whatif`: what would move, whom it would cost, before anything is changed. Exit 0: nothing; 1: something."""
+
+from typing import Annotated, Any
+
+import typer
+
+from scheduler.cli.client import Client
+from scheduler.cli.grid import grid
+from scheduler.cli.options import Json, table_width
+from scheduler.cli.output import age_s, print_error, print_json, utc_now, visible
+from scheduler.cli.submit import priority_of
+from scheduler.cli.table import short_duration
+from scheduler.core.errors import Code, JctError
+
+NOTHING, SOMETHING, ERROR = 0, 1, 255
+
+
+def whatif(
+    set_: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--set", metavar="prio JOB=N", help="Priorities: JOB=N, or several by commas."),
+    ] = None,
+    policy: Annotated[str | None, typer.Option(help="Another policy for the cluster.")] = None,
+    add_nodes: Annotated[str | None, typer.Option(help="NODESxGPUS more, such as 4x8 or 4x8:A100,2x4:V100.")] = None,
+    drain: Annotated[list[str] | None, typer.Option(help="A node that takes nothing new; may be repeated.")] = None,
+    quota: Annotated[list[str] | None, typer.Option(help="TEAM=N devices at most, or TEAM=none.")] = None,
+    json: Json = False,
+) -> int:
+    """Tell what would change: moved starts and ends, who is preempted, JCT by team. Exits 0, 1, or 255 for errors."""
+    try:
+        body = _hypothesis(set_, policy, add_nodes, drain or [], quota or [])
+        found = Client.from_config().call("POST", "whatif", body=body).json()
+    except JctError as error:
+        print_error(error)
+        return ERROR
+    if json:
+        print_json(whatif=found)
+    else:
+        print_changes(found, utc_now(), table_width(None))
+    return SOMETHING if found["changes"] else NOTHING
+
+
+def _hypothesis(
+    set_: tuple[str, str] | None, policy: str | None, add_nodes: str | None, drain: list[str], quota: list[str]
+) -> dict[str, Any]:
+    """Raises JctError BAD_SPEC."""
+    body: dict[str, Any] = {}
+    if set_ is not None:
+        if set_[0] not in ("prio", "priority"):
+            raise JctError(Code.BAD_SPEC, f"--set {set_[0]}: only `prio` can be set", hint="--set prio 12=90")
+        pairs = [_pair(part, "--set prio") for part in set_[1].split(",")]
+        if bad := next((job for job, _ in pairs if not job.isdecimal()), None):
+            raise JctError(Code.BAD_SPEC, f"--set prio: {bad!r} is no job's id", hint="--set prio 12=90")
+        body["set"] = [{"job": int(job), "priority": priority_of(value)} for job, value in pairs]
+    if policy is not None:
+        body["policy"] = policy
+    if add_nodes is not None:
+        body["add_nodes"] = [_nodes(part) for part in add_nodes.split(",")]
+    if drain:
+        body["drain"] = drain
+    if quota:
+        body["quota"] = {team: _limit(value) for team, value in (_pair(part, "--quota") for part in quota)}
+    return body
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise JctError(Code.BAD_SPEC, f"{option} {text!r}: write NAME=VALUE")
+    return name, value
+
+
+def _nodes(text: str) -> dict[str, Any]:
+    size, _, kind = text.partition(":")
+    count, _, devices = size.partition("x")
+    if not (count.isdecimal() and devices.isdecimal()):
+        raise JctError(Code.BAD_SPEC, f"--add-nodes {text!r}: write NODESxGPUS, such as 4x8 or 4x8:A100")
+    return {"count": int(count), "devices": int(devices), **({"kind": kind} if kind else {})}
+
+
+def _limit(text: str) -> int | None:
+    if text != "none" and not text.isdecimal():
+        raise JctError(Code.BAD_SPEC, f"--quota: {text!r} is neither a number nor `none`")
+    return None if text == "none" else int(text)
+
+
+def print_changes(found: dict[str, Any], now: str, width: int | None = None) -> None:
+    """A table of what moves, and a sentence a team."""
+    if not found["changes"]:
+        print("Nothing would change.")
+    elif found["moved"]:
+        grid(("JOB", "TEAM", "START~", "END~", "SHIFT", "PREEMPTED", "NAME"), _rows(found, now), width).print()
+    else:
+        print("Only jobs of other teams would move.")
+    for team in found["teams"]:
+        before, after = team["jct_before_s"], team["jct_after_s"]
+        if abs(after - before) >= 0.5:
+            change = f"{(after - before) / before:+.0%}" if before else ""
+            print(
+                f"team {visible(team['team'])}: mean completion time {short_duration(before)} -> "
+                f"{short_duration(after)} ({change}) over {team['jobs']} job{'s' if team['jobs'] != 1 else ''}"
+            )
+    print(f"Medians of {found['futures']} futures run ahead; nothing has been changed.")
+
+
+def _rows(found: dict[str, Any], now: str) -> list[list[str]]:
+    return [
+        [
+            str(one["job"]), one["team"], _move(one, "start", now), _move(one, "end", now), _shift(one),
+            "yes" if one["preempted"] else "", one["name"],
+        ]
+        for one in found["moved"]
+    ]  # fmt: skip
+
+
+def _move(one: dict[str, Any], what: str, now: str) -> str:
+    """From when to when, from now on. A job that will end without starting runs already."""
+
+    def said(world: str) -> str:
+        if moment := one[f"{what}_{world}"]:
+            return short_duration(max(0.0, -age_s(moment, now)))
+        return "runs" if one[f"end_{world}"] else "never"
+
+    old, new = said("before"), said("after")
+    return old if old == new else f"{old} -> {new}"
+
+
+def _shift(one: dict[str, Any]) -> str:
+    """How much later it ends, with its sign."""
+    if one["end_before"] is None or one["end_after"] is None:
+        return ""
+    later_s = age_s(one["end_before"], one["end_after"])
+    return f"{'+' if later_s >= 0 else '-'}{short_duration(abs(later_s))}"

@@ -1,0 +1,144 @@
+"""The binding reason of a wait: what a policy cannot know, since it never sees what may not be used.
+
+A policy says that devices are lacking. If those that are drained, reserved or away would be enough, that is the reason
+to tell; so it is if a job of lower priority has them and may not be stopped before its first checkpoint.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from policies.model.decision import Wait
+from scheduler.core.entities import AttemptState, Device, Job, JobState, LeaseState, NodeState
+from scheduler.core.reserved import closed_nodes, drain_of
+from scheduler.core.snapshot import offered, priority_of
+from scheduler.core.state import State
+
+_LACKING = ("Resources", "GangPartial", "TooLarge", "NoSuchGPUType", "Priority")
+
+Kinds = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What jobs that want certain kinds, and may not use certain nodes, find: how many devices are free, and those that
+    something keeps from them: code, how many, and what to say of them."""
+
+    free: int
+    withheld: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(slots=True)
+class Binder:
+    """Looks at one state for many jobs. What jobs have in common is found once: thousands may wait."""
+
+    state: State
+    now: int
+    _taken: set[str] = field(init=False)
+    _unsaved: list[tuple[int, int, list[Device]]] = field(init=False)
+    _first: tuple[int, int, int] = field(init=False)
+    _closed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _rooms: dict[tuple[Kinds, tuple[str, ...]], _Room] = field(default_factory=dict)
+    _shielded: dict[tuple[Kinds, int], tuple[tuple[int, ...], int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        state = self.state
+        kept = (device for start, _ in state.resizing.values() for device in start.devices)
+        self._taken = {*(lease.device for lease in state.leases.values()), *kept}
+        self._unsaved = list(_unsaved(state))
+        waiting = (job for job in state.jobs.values() if job.state is JobState.QUEUED)
+        self._first = min((self._order(job) for job in waiting), default=(0, 0, 0))
+
+    def binding(self, wait: Wait) -> Wait:
+        """The wait with its binding code and sentence."""
+        job = self.state.jobs.get(wait.job)
+        if job is None or wait.code not in _LACKING:
+            return wait
+        need, room = job.spec.min_devices, self._room(job)
+        if room.free >= need:
+            return self._unplaceable(job, wait, room.free)
+        have = f"It needs {need} device(s) and could have {room.free}"
+        for code, count, how in room.withheld:
+            if count and room.free + count >= need:
+                return replace(wait, code=code, text=f"{have}; {count} more {how}.")
+        if (why := self._unstoppable(job, need - room.free)) is not None:
+            return replace(wait, code="CheckpointMissing", text=f"{have}; {why}")
+        return wait
+
+    def _order(self, job: Job) -> tuple[int, int, int]:
+        return -priority_of(self.state, job), job.place_us, job.id
+
+    def _unplaceable(self, job: Job, wait: Wait, free: int) -> Wait:
+        """Enough is free, and nobody comes first: then its plans do not fit where it is free."""
+        if wait.code != "Priority" or self._order(job) != self._first:
+            return wait
+        text = f"{free} device(s) are free, but not as many, or not so placed, as a plan that is worth starting needs."
+        return replace(wait, code="Topology", text=text)
+
+    def _room(self, job: Job) -> _Room:
+        team = job.spec.team
+        if team not in self._closed:
+            self._closed[team] = tuple(closed_nodes(self.state, job, self.now))
+        key = (job.spec.device_kinds, self._closed[team])
+        if key not in self._rooms:
+            self._rooms[key] = self._look(*key)
+        return self._rooms[key]
+
+    def _look(self, kinds: Kinds, closed: tuple[str, ...]) -> _Room:
+        state = self.state
+        idle = [d for d in state.devices.values() if _suits(kinds, d) and d.id not in self._taken]
+        free = [device for device in idle if device.node not in closed and offered(state, device.id)]
+        here = [device for device in idle if _is_up(state, device)]
+        drained = [device for device in here if drain_of(state, device.id) is not None]
+        reserved = [d for d in here if d.node in closed and drain_of(state, d.id) is None]
+        away = [device for device in idle if not _is_up(state, device)]
+        withheld = (
+            ("Draining", len(drained), f"are drained ({_names(drained)})"),
+            ("Reservation", len(reserved), f"are reserved ({_names(reserved)})"),
+            ("NodeDown", len(away), f"are on nodes that do not answer ({_names(away)})"),
+        )
+        return _Room(len(free), withheld)
+
+    def _unstoppable(self, job: Job, lacking: int) -> str | None:
+        """Jobs of lower priority that have enough, and whose work would be lost if they were stopped now."""
+        key = (job.spec.device_kinds, priority_of(self.state, job))
+        if key not in self._shielded:
+            self._shielded[key] = self._look_for_shielded(*key)
+        ids, devices = self._shielded[key]
+        if not ids or devices < lacking:
+            return None
+        names = ", ".join(map(str, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
+        what = f"job {names} of lower priority has" if len(ids) == 1 else f"jobs {names} of lower priority have"
+        return f"{what} {devices}, and may not be stopped before a checkpoint."
+
+    def _look_for_shielded(self, kinds: Kinds, priority: int) -> tuple[tuple[int, ...], int]:
+        lower = [(id, devices) for other, id, devices in self._unsaved if other < priority]
+        return tuple(id for id, _ in lower), sum(_suits(kinds, device) for _, devices in lower for device in devices)
+
+
+def _suits(kinds: Kinds, device: Device) -> bool:
+    return device.healthy and (not kinds or device.kind in kinds)
+
+
+def _is_up(state: State, device: Device) -> bool:
+    node = state.nodes.get(device.node)
+    return node is not None and node.state is NodeState.UP and node.id in state.said_hello
+
+
+def _names(devices: list[Device]) -> str:
+    nodes = list(dict.fromkeys(device.node for device in devices))
+    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
+
+
+def _unsaved(state: State) -> Iterator[tuple[int, int, list[Device]]]:
+    """Running jobs that lose their work if they are stopped now: priority, id, and the devices they hold."""
+    held: dict[int, list[Device]] = {}
+    for lease in state.leases.values():
+        if lease.state is LeaseState.HELD:
+            held.setdefault(lease.job, []).append(state.devices[lease.device])
+    for id, devices in held.items():
+        job, attempt = state.jobs.get(id), state.open_attempt(id)
+        if job is None or attempt is None or attempt.state is not AttemptState.RUNNING or not job.spec.preemptible:
+            continue
+        saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
+        if job.spec.checkpoint is not None and not saved:
+            yield priority_of(state, job), id, devices

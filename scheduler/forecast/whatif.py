@@ -1,0 +1,143 @@
+"""What would be if: the same event that an act would cause is applied to a fork, and both worlds are run ahead.
+
+Both have the same futures, job by job, so that what differs between them is the act's doing.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median
+
+import msgspec
+
+from scheduler.core.entities import JobState
+from scheduler.core.events import CoreEvent, NodeHello
+from scheduler.core.settings import CoreSettings
+from scheduler.core.state import State
+from scheduler.core.step import step
+from scheduler.forecast import fork as forks
+from scheduler.forecast.ahead import Fate
+from scheduler.protocol.messages import DeviceInfo, Hello
+
+LEAST_MOVE_S = 1.0
+"""What moves by less has not moved."""
+
+Futures = Sequence[Sequence[Fate]]
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A job whose start or end would be another. Moments in microseconds, medians over the futures; None where
+    there is none in most of them. preempted: it would be stopped more often than now."""
+
+    job: int
+    name: str
+    team: str
+    start_before_us: int | None
+    start_after_us: int | None
+    end_before_us: int | None
+    end_after_us: int | None
+    preempted: bool
+
+
+class TeamChange(msgspec.Struct, frozen=True):
+    """Mean JCT in seconds of a team's jobs that end in both worlds."""
+
+    team: str
+    jobs: int
+    jct_before_s: float
+    jct_after_s: float
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """futures: how many were compared."""
+
+    moved: tuple[Moved, ...]
+    teams: tuple[TeamChange, ...]
+    futures: int
+
+    @property
+    def changes(self) -> bool:
+        return bool(self.moved)
+
+
+def imagine(data: bytes, events: Iterable[CoreEvent]) -> bytes:
+    """The fork after these events. Raises JctError where the core refuses one."""
+    fork = forks.decode(data)
+    for event in events:
+        out = step(fork.state, event, fork.now_us, CoreSettings())
+        for reply in out.replies:
+            if reply.error is not None:
+                raise reply.error
+    return forks.encode(fork)
+
+
+def more_nodes(state: State, count: int, devices: int, kind: str) -> list[NodeHello]:
+    """Nodes that say Hello with so many devices of a kind each."""
+    names = [name for n in range(len(state.nodes) + count) if (name := f"imagined-{n}") not in state.nodes][:count]
+    return [
+        NodeHello(
+            hello=Hello(
+                node=name, machine=name, boot="imagined", session="imagined", address="", reports=(),
+                devices=tuple(DeviceInfo(id=f"{name}/{n}", kind=kind, index=n) for n in range(devices)),
+            ),
+            public_key=name,
+        )
+        for name in names
+    ]  # fmt: skip
+
+
+def compare(state: State, before: Futures, after: Futures) -> Comparison:
+    """state: at the fork, for names and teams."""
+    count = min(len(before), len(after))
+    old, new = _by_job(before[:count]), _by_job(after[:count])
+    jobs = [job for job in state.jobs.values() if job.state is not JobState.DONE and job.id in old and job.id in new]
+    moved = []
+    for job in jobs:
+        pairs = list(zip(old[job.id], new[job.id], strict=True))
+        found = Moved(
+            job.id, job.spec.name, job.spec.team,
+            _middle([a.start_us for a, _ in pairs]), _middle([b.start_us for _, b in pairs]),
+            _middle([a.end_us for a, _ in pairs]), _middle([b.end_us for _, b in pairs]),
+            fmean(b.preemptions - a.preemptions for a, b in pairs) >= 0.5,
+        )  # fmt: skip
+        ends = _moves([(a.end_us, b.end_us) for a, b in pairs])
+        if ends or _moves([(a.start_us, b.start_us) for a, b in pairs]) or found.preempted:
+            moved.append(found)
+    teams = sorted({job.spec.team for job in jobs})
+    changes = (
+        _team(team, {j.id: j.submitted_us for j in jobs if j.spec.team == team}, old, new) for team in teams
+    )
+    return Comparison(tuple(moved), tuple(change for change in changes if change is not None), count)
+
+
+def _by_job(futures: Futures) -> dict[int, list[Fate]]:
+    fates: dict[int, list[Fate]] = {}
+    for future in futures:
+        for fate in future:
+            fates.setdefault(fate.job, []).append(fate)
+    return {job: mine for job, mine in fates.items() if len(mine) == len(futures)}
+
+
+def _middle(moments: Sequence[int | None]) -> int | None:
+    known = [moment for moment in moments if moment is not None]
+    return round(median(known)) if len(known) * 2 > len(moments) else None
+
+
+def _moves(pairs: Sequence[tuple[int | None, int | None]]) -> bool:
+    """In the middle future, or by coming or ceasing to come in most."""
+    if sum((a is None) != (b is None) for a, b in pairs) * 2 > len(pairs):
+        return True
+    shifts = [abs(b - a) / 1e6 for a, b in pairs if a is not None and b is not None]
+    return bool(shifts) and median(shifts) >= LEAST_MOVE_S
+
+
+def _team(
+    team: str, submitted_us: dict[int, int], old: dict[int, list[Fate]], new: dict[int, list[Fate]]
+) -> TeamChange | None:
+    ends = [
+        (a.end_us - since, b.end_us - since)
+        for job, since in submitted_us.items()
+        for a, b in zip(old[job], new[job], strict=True)
+        if a.end_us is not None and b.end_us is not None
+    ]
+    if not ends:
+        return None
+    return TeamChange(team, len(submitted_us), fmean(a for a, _ in ends) / 1e6, fmean(b for _, b in ends) / 1e6)

@@ -1,0 +1,90 @@
+"""The history of a live cluster: complete, one row a job, and a workload that the simulator plays again."""
+
+import csv
+import json
+
+import pytest
+from test_jct_commands import cluster, jct, job_file  # noqa: F401
+
+from scheduler.store.tokens import Role
+
+
+@pytest.fixture
+def played(jct, cluster, job_file, tmp_path):  # noqa: F811
+    """Two jobs that need the whole cluster one after the other, a small one, and one that is cancelled unseen."""
+    path = job_file("work: {total: 80 steps}")
+    small = path.read_text()
+    whole = small.replace("{min: 1, max: 2}", "{min: 4, max: 4}")
+    ids = []
+    for text in (whole, whole, small):
+        path.write_text(text)
+        ids.append(int(jct("submit", "-q", path)[1]))
+    cluster.advance(1.0)
+    path.write_text(small)
+    cancelled = jct("submit", "-q", "--begin", "now+2h", path)[1].strip()
+    jct("cancel", cancelled)
+    while any(cluster.state.jobs[id].ended_us is None for id in ids):
+        cluster.advance(1.0, 0.25)
+    return ids
+
+
+def test_every_ended_job_is_one_row_with_parts_that_sum(jct, cluster, played, tmp_path):  # noqa: F811
+    file = tmp_path / "history.jsonl"
+    code, out, err = jct("history", "--export", file)
+    assert (code, out) == (0, "")
+    assert "4 jobs" in err
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["job"] for row in rows] == [*played, played[-1] + 1]
+    for row in rows:
+        parts = ("queueing_s", "startup_s", "training_s", "preemptions_s", "cleanup_s")
+        assert sum(row[part] for part in parts) == pytest.approx(row["jct_s"])
+    assert [row["result"] for row in rows] == ["COMPLETED"] * 3 + ["CANCELLED"]
+    assert rows[0]["steps"] == 80
+    [run] = rows[0]["runs"]
+    assert (run["kind"], run["per_node"], run["steps"]) == ("fake", [2, 2], 79)
+    assert rows[3]["runs"] == []
+
+
+@pytest.mark.parametrize("name", ["history.jsonl", "history.csv"])
+def test_the_simulator_plays_it_again(jct, cluster, played, tmp_path, name):  # noqa: F811
+    file = tmp_path / name
+    jct("history", "--export", file)
+    call = ("simulate", file, "--nodes", "2x2", "--policy", "fifo", "--round", "1", "--json")
+    code, out, err = jct(*call)
+    assert code == 0, err
+    again = json.loads(out)["fifo"]
+    rows = {row["job"]: row for row in json.loads(jct("history", "--json")[1])["jobs"]}
+    assert again["jobs"] == 3
+    for id in played[:2]:
+        assert again["jcts_s"][f"gpt-{id}"] == pytest.approx(rows[id]["jct_s"], rel=0.15)
+
+
+def test_the_csv_has_flat_columns(jct, played, tmp_path):  # noqa: F811
+    jct("history", "--export", tmp_path / "history.csv")
+    with (tmp_path / "history.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {"job", "name", "team", "submitted", "ended", "jct_s", "gpu_s", "foreseen_likely", "runs"} <= set(rows[0])
+
+
+def test_the_table_is_newest_first(jct, played):  # noqa: F811
+    lines = jct("history", "--limit", "2", "-w", "80")[1].splitlines()
+    assert lines[0].split()[:3] == ["ID", "TEAM", "RESULT"]
+    assert [line.split()[0] for line in lines[1:]] == [str(played[-1] + 1), str(played[-1])]
+    assert max(map(len, lines)) <= 80
+
+
+def test_pages_hold_each_job_once_and_teams_see_their_own(jct, cluster, played, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("scheduler.cli.history.PAGE", 1)
+    assert len(json.loads(jct("history", "--json")[1])["jobs"]) == 4
+    monkeypatch.setenv("JCT_TOKEN", cluster.token("rob", "vision", Role.USER))
+    assert json.loads(jct("history", "--json")[1])["jobs"] == []
+
+
+def test_what_cannot_be_played_is_said(jct, played, tmp_path):  # noqa: F811
+    file = tmp_path / "history.jsonl"
+    jct("history", "--export", file)
+    code, _, err = jct("simulate", file, "--nodes", "1x2")
+    assert code == 2
+    assert "ran on 4 gpu" in err.replace("\n", " ") or "has 2 gpu" in err
+    file.write_text('{"v": 1}\n')
+    assert jct("simulate", file)[0] == 2
