@@ -56,14 +56,16 @@ class Demands:
     def problem(self, jobs: Iterable[JobView]) -> Problem:
         """Jobs that hold nothing but what is not offered keep it, and are left out."""
         demands = tuple(d for job in jobs if (d := self.demand(job)).placement or job.pending)
-        rooms = tuple(self._room(key, devices) for key, devices in self.rooms.items())
         caps = dict(self.caps)
         asked = {int(demand.id): demand.devices for demand in demands}
         for job in self.snapshot.jobs:
             for holder in self.holders(job):
                 caps[holder] -= len(job.devices) + len(job.promised) - asked.get(job.id, 0)
         policies = {queue.name: queue.policy for queue in self.snapshot.queues if queue.policy}
-        return Problem(self.snapshot.now_us / 1e6, rooms, demands, caps=caps, policies=policies)
+        return Problem(self.snapshot.now_us / 1e6, self.nodes(), demands, caps=caps, policies=policies)
+
+    def nodes(self) -> tuple[NodeRoom, ...]:
+        return tuple(self._room(key, devices) for key, devices in self.rooms.items())
 
     def is_free(self, device: DeviceView) -> bool:
         return device.promised is None and (device.holder is None or device.holder in self.stopping)

@@ -38,13 +38,12 @@ class Goodput:
         chosen = _solve(works, choices, rooms, effort) or _greedy(choices, rooms)
         return _place(works, chosen, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _offered(work: Work) -> list[Option]:

@@ -27,7 +27,6 @@ class Ledger:
         self._total: dict[str, Counter[str]] = {}
         self.kind_held: dict[int, str] = {}
         self.devices = {device.id: device for device in snapshot.devices if device.offered}
-        self.withheld = [device for device in snapshot.devices if not device.offered or device.reserved_for]
         for device in self.devices.values():
             memory.setdefault(device.kind, []).extend([] if device.memory_bytes is None else [device.memory_bytes])
             self._total.setdefault(device.kind, Counter())[device.node] += 1

@@ -42,12 +42,11 @@ class Fifo:
                     shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
         return tuple(grants)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]], job: JobDemand) -> float:
@@ -85,7 +84,6 @@ class _Preempting:
             elif work.job.placement:
                 grants.append(Grant(work.job.id, NOTHING))
         return tuple(grants)
-
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]

@@ -34,13 +34,12 @@ class Slope:
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _settled(work: Work) -> bool:

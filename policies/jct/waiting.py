@@ -14,33 +14,12 @@ def hopeless(ledger: Ledger, job: JobView) -> Wait | None:
     if seconds > 0:
         return Wait(job.id, "Backoff", f"It is tried again in {seconds:.0f} s, after a failed start.", seconds)
     kinds = ledger.kinds_of(job)
-    if (kept := _withheld(ledger, job)) is not None:
-        return kept
     if not kinds:
         if not ledger.kinds:
             return Wait(job.id, "Resources", "No device is offered to the cluster at present.")
         wanted, there = ", ".join(job.device_kinds), ", ".join(ledger.kinds)
         return Wait(job.id, "NoSuchGPUType", f"It asks for {wanted}; the cluster has {there}.")
     return _too_large(ledger, job)
-
-
-def _withheld(ledger: Ledger, job: JobView) -> Wait | None:
-    """Its least would fit with devices that are drained or kept for others, and does not without them."""
-    owners, least = (job.team, job.user), job.menu.min_devices
-    closed = [d for d in ledger.withheld if not d.offered or d.reserved_for not in owners]
-    found: Wait | None = None
-    for kind in dict.fromkeys([*ledger.kinds, *(device.kind for device in closed)]) if closed else ():
-        if job.device_kinds and kind not in job.device_kinds:
-            continue
-        here = [device for device in closed if device.kind == kind]
-        usable = ledger.total(kind, job.avoid) - sum(d.offered and d.node not in job.avoid for d in here)
-        if usable >= least:
-            return None
-        if usable + len(here) >= least:
-            code, why = ("Reservation", "reserved") if all(d.reserved_for for d in here) else ("Draining", "drained")
-            text = f"It needs {least} {kind} devices; {usable} are left without the {len(here)} that are {why}."
-            found = Wait(job.id, code, text)
-    return found
 
 
 def _too_large(ledger: Ledger, job: JobView) -> Wait | None:

@@ -251,13 +251,6 @@ def test_b43_the_reason_is_the_binding_one() -> None:
     assert reason(replace(one, retry_at_us=5_000_000))[0] == "Backoff"
     assert reason(replace(one, blocked="Dependency: waits for job 7 to end"))[0] == "Dependency"
     assert reason(one, devs=())[0] == "Resources"
-    drained = tuple(replace(device, offered=device.node != "n0") for device in devices())
-    assert reason(job(1, 3, 4), devs=drained) == (
-        "Draining", "It needs 3 cpu devices; 2 are left without the 2 that are drained."
-    )  # fmt: skip
-    kept = tuple(replace(device, reserved_for="vision" if device.node == "n0" else "") for device in devices())
-    assert reason(job(1, 3, 4), devs=kept)[0] == "Reservation"
-    assert reason(replace(job(1, 3, 4), avoid=("n0",)), devs=kept)[0] == "Reservation"
     capped = reason(job(1, 2, 4), job(2, 2, 4), teams=(TeamView("team", 1.0, 3),))
     assert capped == ("QuotaTeam", "team 'team' may have 3 devices; 0 are left of them.") or capped[0] == "QuotaTeam"
     taken = tuple(replace(device, holder=8, promised=9) if device.node == "n0" else device for device in devices())
