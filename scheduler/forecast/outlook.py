@@ -28,8 +28,8 @@ _STUDENT = (0.13, 0.41, 0.74, 1.19, 2.13)
 """Quantiles of |t| with 4 degrees of freedom, for five futures."""
 
 PRIOR = tuple(sorted(sign * value * math.sqrt(1 + 1 / 5) for value in _STUDENT for sign in (-1.0, 1.0)))
-PRIOR_WEIGHT = 0.4
-"""Of each, where one that was seen has 1: some dozens of ended jobs outweigh them."""
+PRIOR_WEIGHT = 0.2
+"""Of each, where one that was seen has 1: together they count as two ended jobs."""
 
 
 class Range(msgspec.Struct, frozen=True):
