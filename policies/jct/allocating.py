@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from policies.ir.plan import ParallelPlan
+from policies.jct.explored import explored, is_command
 from policies.jct.ledger import PROBE_S, Ledger
 from policies.jct.menu import Menu, build_menu, step_time_of
 from policies.jct.problem import Allocator, Grant, JobDemand, NodeRoom, Option, Options, Problem
@@ -84,7 +85,8 @@ class _Books:
     def demand(self, job: JobView) -> JobDemand:
         held = [*job.devices, *job.promised]
         placement = dict(Counter(self.where[device] for device in held if device in self.where))
-        menu: tuple[Option, ...] = options(job.menu, self.ledger.kinds_of(job))
+        offers = options(job.menu, self.ledger.kinds_of(job))
+        menu: tuple[Option, ...] = explored(offers, job.observed) if is_command(job.menu) else offers
         steps: float | None = job.remaining_steps if job.work_known else None
         menu_known = bool(menu)
         if not menu and not job.pending:
