@@ -31,6 +31,8 @@ from agent.node import NodeMind
 from agent.shims import Shims
 from scheduler.protocol.messages import Chunk, Hello, Read
 
+MAX_LABEL = 100
+
 EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
 
@@ -95,6 +97,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
+    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
+                        help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--accounts", type=Path, metavar="FILE", help="Unix accounts that jobs of users and teams get")
     parser.add_argument("--run-as-root", action="store_true", help="an agent of root runs jobs as root, too")
     parser.add_argument(
@@ -107,6 +111,13 @@ def _options() -> argparse.ArgumentParser:
                         help="how long the program may take, default 20")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value) or max(len(key), len(value)) > MAX_LABEL:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE with up to {MAX_LABEL} characters each")
+    return key, value
 
 
 def _seconds(text: str) -> float:
@@ -126,7 +137,7 @@ async def _run(options: argparse.Namespace) -> None:
         check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
-            address=options.address, devices=devices,
+            address=options.address, devices=devices, labels=dict(options.label),
         )
         folders = Folders(state, shared=accounts.lends)
         kinds = {device.id: device.kind for device in devices}

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from policies.registry import queue_policies
 from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried, IfMatch
@@ -33,6 +34,12 @@ Offset = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Names = Annotated[list[Name], Field(max_length=1_000)]
 
 
+def _policy(name: str) -> str:
+    if name and name not in queue_policies():
+        raise ValueError(f"a queue's policy is one of {', '.join(queue_policies())}, or empty for the cluster's own")
+    return name
+
+
 class Caps(Body):
     """Every field may be left out; null is no limit, and nothing else can be null."""
 
@@ -52,6 +59,7 @@ class UserBody(Caps):
 
 class QueueBody(Caps):
     teams: Names = Field(default_factory=list)
+    policy: Annotated[str, Field(max_length=100), AfterValidator(_policy)] = ""
     priority: Offset = 0
     paused: bool = False
 
@@ -60,6 +68,7 @@ class ClassBody(Body):
     value: Priority = 50
     teams: Names = Field(default_factory=list)
     users: Names = Field(default_factory=list)
+    guaranteed: bool = False
 
 
 class Named(Body):

@@ -32,6 +32,7 @@ def hello(turn: Turn, event: NodeHello) -> None:
     if old is None or turn.state.said_hello.get(said.node) != said.session:
         turn.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
     turn.state.said_hello[said.node] = said.session
+    turn.state.labels[said.node] = dict(said.labels)
     turn.state.heard_us[said.node] = turn.now
     _take_devices(turn, said)
     if old is not None and old.boot != said.boot:

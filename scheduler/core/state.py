@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from policies.model.cluster import MeasuredMenu
+from policies.ir.plan import ParallelPlan
+from policies.model.cluster import MeasuredMenu, Observed
 from policies.model.decision import Start
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
@@ -122,9 +123,10 @@ class State:
     stopping jobs start as once they have stopped, with the nonce of that attempt; a restart of the daemon forgets it,
     and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
-    measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
-    took: of jobs that have completed. health_beat: the session and number of the beat whose health each node is judged
-    by. undrained: nodes that are not well but beyond the drain budget, with the reason.
+    measured: menus by spec key, used instead of the planner's. labels: of each node, as its agent told. observed: of
+    each job, the step times that its attempts have shown, by device kind and plan. took: of jobs that have completed.
+    known: of profiles, by spec key, as far as it was asked. health_beat: the session and number of the beat whose
+    health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
     """
 
     epoch: int
@@ -163,6 +165,8 @@ class State:
     took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
     known: dict[str, Probed] = field(default_factory=dict)
     health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
     undrained: dict[str, str] = field(default_factory=dict)
@@ -180,6 +184,8 @@ class State:
                 if (job := self.jobs.get(entity.id)) is not None:
                     lifecycle.check(lifecycle.JOB, job.state, entity.state, f"job {job.id}")
                 self.jobs[entity.id] = entity
+                if entity.state is JobState.DONE:
+                    self.observed.pop(entity.id, None)
             case Attempt():
                 attempt_key = (entity.job, entity.number)
                 if (attempt := self.attempts.get(attempt_key)) is not None:

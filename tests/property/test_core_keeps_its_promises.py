@@ -375,7 +375,7 @@ class Restless:
                 continue
             rooms.give(job.placement)
             option = chance.choice(job.menu) if job.menu else None
-            placement = rooms.find(option, job.avoid) if option is not None and chance.random() < 0.9 else {}
+            placement = rooms.find(option, job) if option is not None and chance.random() < 0.9 else {}
             rooms.take(placement)
             if placement or job.placement:
                 grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))
