@@ -9,6 +9,7 @@ from math import exp, log
 from statistics import median
 
 from policies.ir.plan import ParallelPlan
+from policies.jct.explored import explored, is_command
 from policies.jct.ledger import Ledger
 from policies.jct.menu import Menu
 from policies.jct.problem import Option, Options
@@ -31,6 +32,8 @@ def offered(job: JobView, ledger: Ledger, slowdown: float = 1.0) -> Options:
         menu = _measured(job.menu, ledger.kinds_of(job))
     else:
         menu = _planned(ledger.menu(job), job.plan if job.live else None)
+    if is_command(job.menu):
+        return explored(menu, job.observed)
     return _scaled(menu, _notches(menu, job.observed, slowdown))
 
 
