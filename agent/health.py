@@ -1,20 +1,22 @@
-"""A node's health: its disk, its GPUs, and what the site's own program says, looked at again and again.
+"""A node's health: its disk, and what the site's own program says, looked at again and again.
+
+Its devices tell theirs with every sample, see agent/telemetry/sampler.py.
 
 Everything that may hang runs in a thread that nobody waits for, so that heartbeats go on whatever happens here.
 """
 
 import asyncio
+import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from agent.devices.nvml import find_gpus
 from agent.health_check import HealthCheck
-from scheduler.protocol.messages import DeviceInfo, Health
+from scheduler.protocol.messages import Health
 
 log = structlog.get_logger()
 
@@ -26,11 +28,9 @@ class HealthWatch:
     """Looks every `every_s` seconds and tells what it has found."""
 
     def __init__(
-        self, state: Path, gpus: Sequence[DeviceInfo], check: HealthCheck | None, every_s: float,
-        tell: Callable[[Health], None],
-    ) -> None:  # fmt: skip
-        """gpus: of the devices that are offered, those that NVML knows."""
-        self._look = partial(look, state, tuple(gpu.id for gpu in gpus), check)
+        self, state: Path, check: HealthCheck | None, every_s: float, tell: Callable[[Health], None]
+    ) -> None:
+        self._look = partial(look, state, check)
         self._check, self._every_s, self._tell = check, every_s, tell
         self._patience_s = LOOK_S + (check.timeout_s if check is not None else 0.0)
         self._last = Health()
@@ -42,7 +42,7 @@ class HealthWatch:
                 found = _in_thread(self._look)
                 await asyncio.wait({found}, timeout=self._patience_s)
                 if not found.done():
-                    self._tell(Health(node="the health checks hang", devices=self._last.devices))
+                    self._tell(Health(node="the health checks hang"))
                 self._take(await found)
                 await asyncio.sleep(self._every_s)
         finally:
@@ -51,19 +51,18 @@ class HealthWatch:
 
     def _take(self, found: Health) -> None:
         if found != self._last:
-            log.info("health", node=found.node, devices={id: why for id, why in found.devices.items() if why})
+            log.info("health", node=found.node)
         self._last = found
         self._tell(found)
 
 
-def look(state: Path, gpus: Sequence[str], check: HealthCheck | None) -> Health:
-    """All checks, one after the other. May hang where a disk, a driver or a process does."""
+def look(state: Path, check: HealthCheck | None) -> Health:
+    """All checks, one after the other. May hang where a disk or a process does."""
     try:
         reasons = [nearly_full(state), check.ask() if check is not None else ""]
-        devices = unwell(gpus, find_gpus()) if gpus else {}
     except Exception as error:  # a check that fails must not end the agent
         return Health(node=f"the health checks failed: {type(error).__name__}: {error}")
-    return Health(node="; ".join(filter(None, reasons)), devices=devices)
+    return Health(node="; ".join(filter(None, reasons)))
 
 
 def nearly_full(folder: Path) -> str:
@@ -72,12 +71,6 @@ def nearly_full(folder: Path) -> str:
     if use.free >= min(FREE_BYTES, FREE_SHARE * use.total):
         return ""
     return f"the disk of {folder} is nearly full: {use.free / 2**20:.0f} MiB are free"
-
-
-def unwell(offered: Sequence[str], found: Sequence[DeviceInfo]) -> dict[str, str]:
-    """Of each offered GPU why it cannot be used, empty where it can. found: what NVML sees now."""
-    reasons = {info.id: info.reason for info in found}
-    return {id: reasons.get(id, "NVML no longer finds it") for id in offered}
 
 
 def _in_thread(work: Callable[[], Health]) -> "asyncio.Future[Health]":
@@ -91,7 +84,7 @@ def _in_thread(work: Callable[[], Health]) -> "asyncio.Future[Health]":
 
     def run() -> None:
         health = work()
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
             loop.call_soon_threadsafe(take, health)
 
     threading.Thread(target=run, name="health", daemon=True).start()

@@ -11,6 +11,7 @@ import zmq.asyncio
 
 from scheduler.protocol.codec import MAX_BYTES, BadMessage, decode_to_agent, encode
 from scheduler.protocol.messages import Beat, BeatAck, Message, Read, Refused, Secrets, Targets, Welcome
+from scheduler.protocol.telemetry import bounded
 
 log = structlog.get_logger()
 
@@ -36,7 +37,7 @@ class Keys:
 class Link:
     """Says Hello until welcomed, then beats, sends Reports when there is news, and hands every message on.
 
-    handler: has `hello()`, `reports()`, `applied`, `health`, `welcome(epoch)`, `take_targets(targets)`,
+    handler: has `hello()`, `reports()`, `applied`, `health`, `telemetry`, `welcome(epoch)`, `take_targets(targets)`,
     `read(read) -> Chunk`, `questions()`, `take_secrets(secrets)`.
     """
 
@@ -55,6 +56,10 @@ class Link:
     def news(self) -> None:
         """There is something to report."""
         self._news.set()
+
+    def greet(self) -> None:
+        """Say Hello again instead of the next beat: this node has become another."""
+        self._epoch = None
 
     @property
     def settled(self) -> bool:
@@ -108,8 +113,10 @@ class Link:
                 continue
             self._beats += 1
             handler = self._handler
+            telemetry = bounded(handler.telemetry) if handler.telemetry is not None else None
             beat = Beat(
                 session=self._session, seq=self._beats, applied=handler.applied, health=handler.health,
+                telemetry=telemetry,
             )
             await self._send(sock, beat)
             self._news.set()

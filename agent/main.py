@@ -10,14 +10,16 @@ import secrets
 import signal
 import socket
 import sys
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 import structlog
 import zmq
 
 from agent.accounts import BadAccounts, choose_accounts
-from agent.devices import BadDevices, offer_devices
+from agent.devices import BadDevices, KnownGpus, offer_devices
+from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
 from agent.gangs import Gangs
@@ -29,7 +31,11 @@ from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
-from scheduler.protocol.messages import Chunk, Hello, Read
+from agent.telemetry import sample
+from agent.telemetry.owners import Owners
+from agent.telemetry.sampler import Sampler
+from agent.telemetry.sensing import sense
+from scheduler.protocol.messages import Chunk, DeviceInfo, Hello, Read
 
 MAX_LABEL = 100
 
@@ -47,9 +53,15 @@ class Agent(NodeMind):
     def read(self, ask: Read) -> Chunk:
         return self.logs.read(ask)
 
+    def offer(self, devices: tuple[DeviceInfo, ...]) -> None:
+        super().offer(devices)
+        self.link.greet()
+
 
 def main() -> None:
     """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
+    if sys.argv[1:2] == ["sample"]:
+        sys.exit(sample.main(sys.argv[2:]))
     options = _options().parse_args()
     if options.server_key is None and not _stays_here(options.connect):
         what = f"{options.connect} is on another host, and without --server-key nobody could be sure who answers there"
@@ -57,7 +69,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Lossy())))
     try:
         asyncio.run(_run(options))
-    except (BadDevices, BadAccounts, BadHealthCheck) as error:
+    except (BadDevices, BadScript, BadAccounts, BadHealthCheck) as error:
         sys.exit(_complain(str(error), EX_USAGE))
     except RefusedByDaemon as error:
         sys.exit(_complain(f"the daemon refused this agent: {error}", EX_REFUSED))
@@ -91,14 +103,14 @@ def _complain(text: str, code: int) -> int:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.")
+    parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.",
+                                     epilog="jct-agent sample --help: what the devices measure, without a daemon.")
     parser.add_argument("--connect", required=True, metavar="ENDPOINT", help="the daemon, e.g. tcp://127.0.0.1:7741")
     parser.add_argument("--state", required=True, type=Path, help="folder for keys, attempts and logs")
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
     parser.add_argument("--devices", help="nvml, cpu:N or fake:N; default: GPUs if NVML finds any, else one CPU a core")
+    parser.add_argument("--fake-readings", type=Path, metavar="FILE", help="JSON: what fake devices measure, and when")
     parser.add_argument("--address", default="127.0.0.1", help="address at which other nodes reach this one")
-    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
-                        help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--accounts", type=Path, metavar="FILE", help="Unix accounts that jobs of users and teams get")
     parser.add_argument("--run-as-root", action="store_true", help="an agent of root runs jobs as root, too")
     parser.add_argument(
@@ -109,15 +121,10 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--health-every", type=_seconds, default=60.0, metavar="SECONDS", help="default 60")
     parser.add_argument("--health-timeout", type=_seconds, default=20.0, metavar="SECONDS",
                         help="how long the program may take, default 20")
+    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
+                        help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
-
-
-def _label(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals and value) or max(len(key), len(value)) > MAX_LABEL:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE with up to {MAX_LABEL} characters each")
-    return key, value
 
 
 def _seconds(text: str) -> float:
@@ -127,25 +134,34 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value) or max(len(key), len(value)) > MAX_LABEL:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE with up to {MAX_LABEL} characters each")
+    return key, value
+
+
 async def _run(options: argparse.Namespace) -> None:
     state: Path = options.state
     accounts = choose_accounts(options.accounts, options.run_as_root)
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _only_one(state):
-        machine = machine_id(state)
-        devices = offer_devices(options.devices, options.node, machine)
+        machine, folders, memory = machine_id(state), Folders(state, shared=accounts.lends), KnownGpus(state)
+        script = read_script(options.fake_readings) if options.fake_readings is not None else None
+        offer = offer_devices(options.devices, options.node, machine, memory, Owners(folders.root), script)
+        devices = offer.devices
         check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
             address=options.address, devices=devices, labels=dict(options.label),
         )
-        folders = Folders(state, shared=accounts.lends)
         kinds = {device.id: device.kind for device in devices}
         shims = Shims(folders, options.address, accounts)
-        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: kinds[id].startswith("fake"))
+        gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: id.startswith("fake-"))
         agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
-        gpus = [device for device in devices if not device.id.startswith(("cpu-", "fake-"))]
-        await _until_told(agent, gangs, HealthWatch(state, gpus, check, options.health_every, agent.take_health))
+        watch = HealthWatch(state, check, options.health_every, agent.take_health)
+        sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
+        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sense(sampler, agent, memory)])
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:
@@ -191,10 +207,10 @@ def _own_keys(state: Path) -> tuple[bytes, bytes]:
     return public, secret
 
 
-async def _until_told(agent: Agent, gangs: Gangs, watch: HealthWatch) -> None:
-    """SIGTERM and SIGINT end the agent; its workers go on."""
+async def _until_told(agent: Agent, gangs: Gangs, work: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """SIGTERM and SIGINT end the agent; its workers go on. work: what it does beside talking to the daemon."""
     loop, link = asyncio.get_running_loop(), asyncio.create_task(agent.link.run())
-    beside = [asyncio.create_task(agent.logs.keep()), asyncio.create_task(watch.run())]
+    beside = [asyncio.create_task(one) for one in work]
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, link.cancel)
     try:

@@ -21,6 +21,7 @@ from scheduler.protocol.messages import (
     Targets,
 )
 from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
+from scheduler.protocol.telemetry import Telemetry
 
 log = structlog.get_logger()
 
@@ -30,7 +31,7 @@ Attempt = tuple[int, int]
 class NodeMind:
     """Keeps what shall be and what is. `changed` is called whenever there is something new to send up.
 
-    health: what the node's checks have last said; None before the first.
+    telemetry: the newest sample; None before the first.
     """
 
     def __init__(self, identity: Hello, gangs: Gangs, changed: Callable[[], None]) -> None:
@@ -44,7 +45,9 @@ class NodeMind:
         self._version = (0, 0)
         self._seq = 0
         self._unspawned: dict[Attempt, list[Target]] = {}
-        self.health: Health | None = None
+        self._checked: Health | None = None
+        self._sensed = Health()
+        self.telemetry: Telemetry | None = None
         for report in gangs.adopt(self._take_report):
             self._reports[report.key] = report
 
@@ -65,9 +68,30 @@ class NodeMind:
         )
         return replace(self._identity, devices=devices, reports=tuple(self._reports.values()))
 
+    @property
+    def health(self) -> Health | None:
+        """What the node's checks and its devices have last said; None before the first check."""
+        if self._checked is None:
+            return None
+        reasons = filter(None, (self._checked.node, self._sensed.node))
+        return Health(node="; ".join(reasons), devices=self._checked.devices | self._sensed.devices)
+
     def take_health(self, health: Health) -> None:
-        """Goes up with the next beat."""
-        self.health = health
+        """From the node's checks; goes up with the next beat."""
+        self._checked = health
+
+    def take_sample(self, telemetry: Telemetry, health: Health) -> None:
+        """What the devices measure and how they are; goes up with the next beat."""
+        self.telemetry, self._sensed = telemetry, health
+
+    def offer(self, devices: tuple[DeviceInfo, ...]) -> None:
+        """From the next Hello on."""
+        self._identity = replace(self._identity, devices=devices)
+        self._offered = frozenset(device.id for device in devices)
+
+    def is_held(self, device: str) -> bool:
+        """Whether a member shall be on it."""
+        return any(target.device == device for target in self._targets)
 
     def reports(self) -> Reports:
         self._seq += 1

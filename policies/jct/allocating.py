@@ -43,7 +43,7 @@ class AllocatingPolicy:
 
     def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
         demands = Demands(snapshot)
-        kinds = {node.id: node.kind for node in demands.nodes()}
+        kinds = {room_name(*key): key[1] for key in demands.rooms}
         return {job.id: self.allocator.terms(look_at(demands.demand(job), kinds)) for job in snapshot.jobs}
 
 

@@ -72,6 +72,7 @@ class JobDemand:
     level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
     holders: names under which caps count it. shield: while it runs it keeps at least so many devices; 0 where all may
     be taken from it. queue: where it waits.
+    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work.
     """
 
     id: str
@@ -94,6 +95,7 @@ class JobDemand:
     holders: tuple[str, ...] = ()
     shield: int = 0
     queue: str = ""
+    past_gpu_s: tuple[float, ...] = ()
 
     @property
     def waits(self) -> bool:

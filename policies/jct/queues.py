@@ -33,6 +33,7 @@ class Queues:
         return self._allocator.claims(problem, waiting)
 
     def terms(self, work: Work) -> tuple[Term, ...]:
+        """Of the cluster's policy, which decides what the queue gets."""
         return self._allocator.terms(work)
 
 

@@ -83,6 +83,7 @@ class JobView:
     max_preemptions: how often it has been preempted, and may be at most. work_spread: standard deviation of
     remaining_steps, as a part of them. observed: step times that its attempts have shown. live: it can change its
     shape while it trains.
+    past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
     """
 
     id: int
@@ -113,6 +114,7 @@ class JobView:
     work_spread: float = 0.0
     observed: tuple["Observed", ...] = ()
     live: bool = False
+    past_gpu_s: tuple[float, ...] = ()
 
     @property
     def pending(self) -> bool:

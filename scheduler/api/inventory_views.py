@@ -1,5 +1,6 @@
 """What a node and a device look like from outside."""
 
+from scheduler.api.measured_views import device_measured, node_measured
 from scheduler.api.shapes import DeviceView, DrainView, NodeView
 from scheduler.api.times import rfc3339, seconds
 from scheduler.api.views import Moment
@@ -27,6 +28,7 @@ def node_views(moment: Moment) -> list[NodeView]:
                 ),
                 last_seen_s=seconds(max(0, moment.now_us - heard_us)) if heard_us is not None else None,
                 drain=_drain_view(state.drains.get(f"node/{node.id}")),
+                measured=node_measured(state.sensed.get(node.id), moment.now_us),
             )
         )
     return views
@@ -43,6 +45,8 @@ def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
     state = moment.state
     order = [LeaseState.PROMISED, LeaseState.HELD, LeaseState.QUARANTINED]
     lease_of = {x.device: x for x in sorted(state.leases.values(), key=lambda lease: order.index(lease.state))}
+    samples = {sample.id: (known, sample) for known in state.sensed.values() for sample in known.telemetry.devices}
+    seen = {id for id, job in state.jobs.items() if team in (None, job.spec.team)}
     views = []
     for device in state.devices.values():
         lease, node = lease_of.get(device.id), state.nodes.get(device.node)
@@ -68,6 +72,7 @@ def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
                 reason=device.reason,
                 job=job.id if job is not None and team in (None, job.spec.team) else None,
                 drain=_drain_view(drain),
+                measured=device_measured(samples.get(device.id), moment.now_us, seen, whole=team is None),
             )
         )
     return views

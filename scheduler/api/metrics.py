@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from scheduler.api.device_metrics import device_families
 from scheduler.core.accounts import shares
 from scheduler.core.caps import use_of
 from scheduler.core.entities import Event, JobState, LeaseState, NodeState
@@ -67,6 +68,7 @@ class Metrics(Collector):
                        self._causes)  # fmt: skip
         yield from self._jobs()
         yield from self._devices()
+        yield from device_families(self._state)
         yield from self._tenants()
         yield from self._forecasts()
         broken = len(violations(self._state))

@@ -17,8 +17,9 @@ from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried, IfMatch
 from scheduler.api.answers import Body, Plain, answer
+from scheduler.api.foresight_shapes import WhatIf
 from scheduler.api.rehearsal import TRIED
-from scheduler.api.shapes import RecordList, RecordView, WhatIf
+from scheduler.api.shapes import RecordList, RecordView
 from scheduler.core.accounts import shares
 from scheduler.core.caps import Use, use_of
 from scheduler.core.edits import version_of

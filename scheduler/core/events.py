@@ -10,6 +10,7 @@ from scheduler.core.entities import Estimate
 from scheduler.core.records import Record
 from scheduler.protocol.messages import Health, Hello, Report
 from scheduler.protocol.spec import JobSpec
+from scheduler.protocol.telemetry import Telemetry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +135,14 @@ class NodeReports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHeard:
-    """Any sign of life of a node's present session. health: what its checks say, in which the highest beat counts."""
+    """Any sign of life of a node's present session. health: what its checks say; telemetry: what it measures. Of both
+    the highest beat counts."""
 
     node: str
     session: str
     beat: int = 0
     health: Health | None = None
+    telemetry: Telemetry | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

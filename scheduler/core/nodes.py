@@ -10,9 +10,10 @@ from scheduler.core.health import take_health
 from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
 from scheduler.core.settings import us
-from scheduler.core.state import Role
+from scheduler.core.state import Role, Sensed
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
+from scheduler.protocol.telemetry import Telemetry
 
 
 def hello(turn: Turn, event: NodeHello) -> None:
@@ -56,6 +57,15 @@ def heard(turn: Turn, event: NodeHeard) -> None:
         turn.replan()
     if event.health is not None:
         take_health(turn, event, event.health)
+    if event.telemetry is not None:
+        _take_telemetry(turn, event, event.telemetry)
+
+
+def _take_telemetry(turn: Turn, beat: NodeHeard, telemetry: Telemetry) -> None:
+    """In memory only. Late beats change nothing."""
+    known = turn.state.sensed.get(beat.node)
+    if known is None or known.session != beat.session or known.beat < beat.beat:
+        turn.state.sensed[beat.node] = Sensed(beat.session, beat.beat, turn.now, telemetry)
 
 
 def judge_silence(turn: Turn) -> None:
@@ -80,6 +90,7 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     text = f"nothing heard for {quiet / 1e6:.0f} s"
     turn.note("NodeLost", text, node=node.id)
     turn.state.said_hello.pop(node.id, None)
+    turn.state.undrained.pop(node.id, None)
     for attempt, member in _members_on(turn, node.id):
         job = turn.state.jobs[attempt.job]
         why = f"node {node.id} is lost: {text}"

@@ -30,7 +30,10 @@ from scheduler.core.turn import Turn
 
 
 def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = HALF_LIFE_S) -> Plan | None:
-    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh."""
+    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh.
+
+    half_life_s: of what teams have used.
+    """
     if state.planning or not state.plan_wanted or now < state.planned_us + us(gap_s):
         return None
     state.planning, state.plan_wanted, state.planned_us = True, False, now

@@ -6,7 +6,6 @@ from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobVie
 from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.entities import (
     Attempt,
-    AttemptKind,
     AttemptState,
     Generation,
     Job,
@@ -16,11 +15,12 @@ from scheduler.core.entities import (
     Wanted,
 )
 from scheduler.core.entities import JobState as Stored
-from scheduler.core.obstacles import Looker
+from scheduler.core.obstacles import Looker, Obstacle
+from scheduler.core.past_work import PastWork, attained_gpu_s, attempts_of
 from scheduler.core.preemptible import changes_live, guaranteed, preemptible
 from scheduler.core.reserved import closed_nodes, drain_of, in_force
 from scheduler.core.settings import CoreSettings
-from scheduler.core.state import State
+from scheduler.core.state import State, Viewed
 from scheduler.core.tenants import queue_views, team_views, user_views
 
 HALF_LIFE_S = CoreSettings().half_life_s
@@ -32,10 +32,12 @@ SWITCH = "switch"
 def take_snapshot(state: State, now: int, half_life_s: float = HALF_LIFE_S) -> ClusterSnapshot:
     """All devices that are there, and all jobs that hold or want some. half_life_s: of what teams have used."""
     looker = Looker.at(state, now)
-    lent = inherited(state)
-    jobs = [_job_view(state, job, now, looker, lent.get(job.id, 0)) for job in state.jobs.values() if _takes_part(job)]
+    lent, past = inherited(state), PastWork.of(state)
+    jobs = tuple(
+        _view(state, job, now, looker, past, lent.get(job.id, 0)) for job in state.jobs.values() if _takes_part(job)
+    )
     return ClusterSnapshot(
-        version=state.version, now_us=now, devices=_devices(state, now), jobs=tuple(jobs),
+        version=state.version, now_us=now, devices=_devices(state, now), jobs=jobs,
         teams=team_views(state, now, half_life_s), users=user_views(state), queues=queue_views(state),
     )  # fmt: skip
 
@@ -119,15 +121,37 @@ def _takes_part(job: Job) -> bool:
     return job.state is Stored.ACTIVE or (job.state is Stored.QUEUED and job.wanted is Wanted.RUN)
 
 
-def _job_view(state: State, job: Job, now: int, looker: Looker, lent: int) -> JobView:
-    """lent: the priority of the most urgent job that waits for this one."""
+def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent: int) -> JobView:
+    """Of a job that waits mostly the last pass's: thousands may wait, and little of them changes.
+
+    lent: the priority of the most urgent job that waits for this one.
+    """
+    if job.state is Stored.ACTIVE or looker.limited:
+        obstacle = looker.obstacle(job) if job.state is Stored.QUEUED else None
+        return _job_view(state, job, now, looker, past, lent, obstacle)
+    obstacle = looker.obstacle(job)
+    around = (
+        obstacle, lent, priority_of(state, job), guaranteed(state, job), state.probed(job), now < job.avoid_until_us,
+        tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
+    )  # fmt: skip
+    last = state.views.get(job.id)
+    if last is not None and last.job is job and last.around == around:
+        return last.view
+    view = _job_view(state, job, now, looker, past, lent, obstacle)
+    state.views[job.id] = Viewed(job, around, view)
+    return view
+
+
+def _job_view(
+    state: State, job: Job, now: int, looker: Looker, past: PastWork, lent: int, obstacle: Obstacle | None
+) -> JobView:
     attempt = state.open_attempt(job.id)
     proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
     generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
     leases = _leases(looker, attempt, generation)
-    history = _history(state, job)
-    obstacle = looker.obstacle(job) if attempt is None else None
+    history = attempts_of(state, job)
     avoid = job.avoid if now < job.avoid_until_us else ()
+    attained, known = attained_gpu_s(state, history, now), bool(job.total_steps or state.probed(job).total_steps)
     return JobView(
         id=job.id, team=job.spec.team, priority=max(priority_of(state, job), lent), submitted_us=job.place_us,
         state=_state(attempt), menu=_within_caps(looker, job, menu_request(state, job)),
@@ -138,8 +162,8 @@ def _job_view(state: State, job: Job, now: int, looker: Looker, lent: int) -> Jo
         avoid=(*avoid, *(node for node in closed_nodes(state, job, now) if node not in avoid)),
         blocked=":".join(obstacle) if obstacle is not None else "",
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
-        work_known=bool(job.total_steps or state.probed(job).total_steps),
-        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(state, job, history),
+        work_known=known, past_gpu_s=() if known else past.like(job),
+        attained_gpu_s=attained, changed_us=_changed_us(state, job, history),
         changes=_changes(state, history),
         preferred=job.spec.preferred_devices,
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
@@ -176,22 +200,6 @@ def _changes(state: State, history: list[Attempt]) -> int:
     """How often the job's shape has changed: by new attempts, and by generations within one."""
     shapes = [max(1, sum(one.ran for one in state.generations_of(attempt.job, attempt.number))) for attempt in history]
     return max(0, sum(shapes) - 1)
-
-
-def _history(state: State, job: Job) -> list[Attempt]:
-    """The job's training attempts that are in memory, oldest first."""
-    found = (state.attempts.get((job.id, number)) for number in range(1, job.last_attempt + 1))
-    return [attempt for attempt in found if attempt is not None and attempt.kind is not AttemptKind.PROBE]
-
-
-def _attained_gpu_s(state: State, history: list[Attempt], now: int) -> float:
-    """Device-seconds held, from the moment a gang was whole to its end, as if it always had its last shape."""
-    total = 0
-    for attempt in history:
-        if attempt.starting_us is not None:
-            until = attempt.ended_us if attempt.ended_us is not None else now
-            total += len(state.present_members(attempt.job, attempt.number)) * (until - attempt.starting_us)
-    return total / 1e6
 
 
 def _changed_us(state: State, job: Job, history: list[Attempt]) -> int:

@@ -5,13 +5,13 @@ sequence number. Durations travel, moments do not: no two machines compare clock
 """
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from scheduler.protocol.spec import AttemptSpec
+from scheduler.protocol.telemetry import Telemetry
 
 PROTOCOL_VERSION = 1
 
@@ -221,12 +221,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beat(Message, frozen=True, kw_only=True):
-    """health: None until the first check has been made."""
+    """health: None until the first check has been made. telemetry: the newest sample, of bounded size."""
 
     session: str
     seq: int
     applied: int
-    telemetry: dict[str, Any] | None = None
+    telemetry: Telemetry | None = None
     health: Health | None = None
 
 

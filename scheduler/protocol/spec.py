@@ -74,8 +74,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[tuple[int, str], ...] = ()
     array: tuple[int, ...] = ()
     max_parallel: int | None = None
-    max_preemptions: int | None = None
     log_bytes: int | None = None
+    max_preemptions: int | None = None
 
     @property
     def what_runs(self) -> str:

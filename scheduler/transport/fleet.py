@@ -30,6 +30,7 @@ from scheduler.protocol.messages import (
     Targets,
     Welcome,
 )
+from scheduler.protocol.telemetry import bounded
 
 log = structlog.get_logger()
 
@@ -44,7 +45,8 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One start of one agent. version counts the changes of its Targets within this daemon's epoch."""
+    """One start of one agent. version: of its present Targets; it grows over all sessions of this daemon's epoch, since
+    an agent that says Hello again ignores what is older than what it has."""
 
     node: str
     session: str
@@ -75,6 +77,7 @@ class Fleet:
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._told: dict[tuple[str, str], None] = {}
         self._numbers = itertools.count(1)
+        self._versions = itertools.count(1)
 
     def take(self, route: bytes, key: str, message: FromAgent) -> None:
         """One message, whose sender owns `key`."""
@@ -134,7 +137,12 @@ class Fleet:
         if session is None:
             return
         session.applied = beat.applied
-        self._post(NodeHeard(node=session.node, session=session.session, beat=beat.seq, health=beat.health))
+        telemetry = bounded(beat.telemetry) if beat.telemetry is not None else None
+        self._post(
+            NodeHeard(
+                node=session.node, session=session.session, beat=beat.seq, health=beat.health, telemetry=telemetry
+            )
+        )
         if session.applied < session.version and self._clock_s() - session.sent_at_s > RESEND_S:
             self._send_targets(session)
 
@@ -160,7 +168,7 @@ class Fleet:
             targets = wanted.get(session.node, session.targets)
             if targets != session.targets:
                 session.targets = targets
-                session.version += 1
+                session.version = next(self._versions)
                 self._send_targets(session)
 
     @property

@@ -51,6 +51,7 @@ from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
 from scheduler.core.records import Account, Drain
 from scheduler.core.settings import US, CoreSettings
+from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
@@ -288,6 +289,12 @@ class CoreMachine(RuleBasedStateMachine):
             agent.reports(self.now_s)
             devices = [member.target.device for member in agent.members.values()]
             assert len(devices) == len(set(devices))
+
+    @invariant()
+    def what_a_pass_remembers_of_waiting_jobs_is_so(self) -> None:
+        remembered = take_snapshot(self.state, self.now)
+        self.state.views.clear()
+        assert take_snapshot(self.state, self.now) == remembered
 
     @invariant()
     def every_live_member_holds_its_device(self) -> None:

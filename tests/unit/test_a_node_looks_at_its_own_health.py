@@ -8,10 +8,9 @@ from collections import namedtuple
 import pytest
 
 from agent import health
-from agent.devices import nvml
-from agent.health import HealthWatch, nearly_full, unwell
+from agent.health import HealthWatch, nearly_full
 from agent.health_check import BadHealthCheck, HealthCheck
-from scheduler.protocol.messages import DeviceInfo, Health
+from scheduler.protocol.messages import Health
 
 PATIENCE_S = 30.0
 
@@ -78,29 +77,6 @@ def test_a_nearly_full_disk_is_a_reason(tmp_path, monkeypatch):
         assert bool(nearly_full(tmp_path)) is full
 
 
-def test_a_gpu_that_vanished_or_is_broken_is_unwell_and_the_others_are_not():
-    seen = [DeviceInfo(id="a", kind="g", index=0), DeviceInfo(id="b", kind="g", index=1, healthy=False, reason="bad")]
-    assert unwell(["a", "b", "c"], seen) == {"a": "", "b": "bad", "c": "NVML no longer finds it"}
-
-
-@pytest.mark.parametrize(
-    ("rows", "healthy"), [((3, 0, 0, 0), True), ((0, 1, 1, 0), False), ((0, 9, 0, 1), False), (None, True)]
-)
-def test_a_gpus_memory_is_judged_by_its_remapped_rows(monkeypatch, rows, healthy):
-    def remapped(handle: object) -> tuple[int, ...]:
-        if rows is None:
-            raise nvml.pynvml.NVMLError(nvml.pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return rows
-
-    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetHandleByIndex", lambda index: object())
-    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetUUID", lambda handle: b"GPU-1")
-    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetName", lambda handle: "NVIDIA H200")
-    monkeypatch.setattr(nvml.pynvml, "nvmlDeviceGetRemappedRows", remapped)
-    found = nvml._describe(0)
-    assert found is not None
-    assert (found.healthy, bool(found.reason)) == (healthy, not healthy)
-
-
 def test_checks_that_hang_are_told_and_hold_up_nothing(tmp_path, monkeypatch):
     let_go, told = threading.Event(), []
 
@@ -112,7 +88,7 @@ def test_checks_that_hang_are_told_and_hold_up_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "LOOK_S", 0.0)
 
     async def scene() -> None:
-        watch = asyncio.create_task(HealthWatch(tmp_path, (), None, 0.01, told.append).run())
+        watch = asyncio.create_task(HealthWatch(tmp_path, None, 0.01, told.append).run())
         while not told:
             await asyncio.sleep(0.01)
         assert told == [Health(node="the health checks hang")]
@@ -127,4 +103,4 @@ def test_checks_that_hang_are_told_and_hold_up_nothing(tmp_path, monkeypatch):
 
 def test_a_check_that_fails_by_itself_is_a_reason_too(tmp_path, monkeypatch):
     monkeypatch.setattr(health, "nearly_full", lambda folder: 1 / 0)
-    assert "ZeroDivisionError" in health.look(tmp_path, (), None).node
+    assert "ZeroDivisionError" in health.look(tmp_path, None).node

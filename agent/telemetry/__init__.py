@@ -1,0 +1,1 @@
+"""What the agent measures of its node, twice a second."""
