@@ -110,15 +110,15 @@ def _show(records: list[dict[str, Any]], json: bool) -> None:
     if not records:
         say("there is none yet: nothing is limited")
         return
-    names = [name for name in records[0]["fields"] if name not in ("name", "use")]
-    titles = ["NAME", *(name.upper().replace("_", "-") for name in names)]
-    titles += ["DEVICES", "RUNNING", "PENDING"] if "use" in records[0]["fields"] else []
+    counted = list(records[0]["fields"].get("use", {}))
+    names = [name for name in records[0]["fields"] if name not in ("name", "use", *(f"max_{name}" for name in counted))]
+    titles = ["NAME", *(name.upper().replace("_", "-") for name in [*names, *counted])]
     grid(titles, [_row(record, names) for record in records]).print()
 
 
 def _row(record: dict[str, Any], names: list[str]) -> list[str]:
     fields = record["fields"]
-    used = [str(count) for count in fields.get("use", {}).values()]
+    used = [f"{count}/{_cell(fields[f'max_{name}'])}" for name, count in fields.get("use", {}).items()]
     return [record["name"], *(_cell(fields[name]) for name in names), *used]
 
 
