@@ -39,7 +39,7 @@ class Settings:
     """
 
     price: float = 2.0
-    gain: float = 1.1
+    gain: float = 1.2
     unsure_gain: float = 1.3
     unsure_growth: int = 2
     settled_restarts: float = 2.3
