@@ -123,6 +123,7 @@ def _options() -> argparse.ArgumentParser:
                         help="how long the program may take, default 20")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
                         help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
+    parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -159,6 +160,10 @@ async def _run(options: argparse.Namespace) -> None:
         shims = Shims(folders, options.address, accounts)
         gangs = MixedGangs(FakeGangs(folders, kinds), shims, lambda id: id.startswith("fake-"))
         agent = Agent(identity, gangs, Logs(folders, options.log_cap), options.connect, _keys(options))
+        if options.metrics_port is not None:
+            from agent.telemetry.exporter import serve
+
+            serve(options.metrics_port, lambda: agent.telemetry)
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
         await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sense(sampler, agent, memory)])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pynvml
+from msgspec.structs import replace
 
 from agent.devices.gpm import GPM_NAMES, Gpm
 from agent.devices.guard import Guard, number
@@ -183,5 +184,8 @@ def _read_processes(handle: Handle, guard: Guard, reading: Reading, owner: Owner
     if computing is None:
         reading.missing["processes"] = why
         return
-    found = {process.pid: process.usedGpuMemory for process in (*(drawing or ()), *computing)}
-    reading.processes = tuple(owner(pid, memory) for pid, memory in found.items())
+    found = {process.pid: process for process in (*(drawing or ()), *computing)}
+    computes = {process.pid for process in computing}
+    reading.processes = tuple(
+        replace(owner(pid, process.usedGpuMemory), draws=pid not in computes) for pid, process in found.items()
+    )

@@ -175,10 +175,10 @@ class Sampler:
         return device.info.reason or self._why_foreign(device, now_s)
 
     def _foreign(self, device: _Device) -> bool:
-        """Whether somebody who is none of our jobs uses a good part of its memory."""
+        """Whether somebody who is none of our jobs computes on it, with a good part of its memory."""
         assert device.reading is not None
         total = device.reading.values.get("memory_total_bytes", math.inf)
-        strangers = [one for one in device.reading.processes or () if one.whose != "job"]
+        strangers = [one for one in device.reading.processes or () if one.whose != "job" and not one.draws]
         return any(one.memory_bytes is None or one.memory_bytes >= FOREIGN_SHARE * total for one in strangers)
 
     def _why_foreign(self, device: _Device, now_s: float) -> str:

@@ -13,13 +13,17 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """One that uses a device. whose: job (one of ours), other (another's), or unknown, where that cannot be seen."""
+    """One that uses a device. whose: job (one of ours), other (another's), or unknown, where that cannot be seen.
+
+    draws: it has only a graphics context, as a desktop has.
+    """
 
     pid: int
     whose: str
     job: int | None = None
     name: str = ""
     memory_bytes: int | None = None
+    draws: bool = False
 
 
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):

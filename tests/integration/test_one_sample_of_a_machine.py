@@ -48,7 +48,7 @@ def test_every_device_and_interface_is_there_and_every_null_has_a_reason(sample,
     assert a["values"]["pcie_replays_per_s"] == 0
     assert a["processes"] == [
         {"pid": 4711, "whose": a["processes"][0]["whose"], "job": None, "name": a["processes"][0]["name"],
-         "memory_bytes": 1024}
+         "memory_bytes": 1024, "draws": False}
     ]  # fmt: skip
     assert "lo" in {interface["name"] for interface in document["interfaces"]}
     for part in (a, b, document, *document["interfaces"]):

@@ -5,7 +5,8 @@
  *   error FUNCTION UUID|* CODE     the function fails so
  *   block FUNCTION UUID|*          the function does not return while this line is there
  *   value NAME UUID|* NUMBER       instead of a default
- *   process UUID PID BYTES         uses the device
+ *   process UUID PID BYTES         computes on the device
+ *   desktop UUID PID BYTES         draws on it
  *
  * The first line that fits counts. A device that has vanished from the script answers that it is lost. */
 #include <stdarg.h>
@@ -193,11 +194,10 @@ int nvmlDeviceGetFieldValues(device uuid, int count, field *fields) {
 }
 
 typedef struct { uint pid; ulong64 used; uint gpu_instance, compute_instance; } process;
-int nvmlDeviceGetComputeRunningProcesses_v3(device uuid, uint *count, process *out) {
+static int list(const char *kind, device uuid, uint *count, process *out) {
     char words[4][96];
     uint there = 0;
-    ENTER(uuid);
-    for (; find(there, words, "process", uuid, ""); there++) {
+    for (; find(there, words, kind, uuid, ""); there++) {
         if (there >= *count) continue;
         memset(&out[there], 0, sizeof *out);
         out[there].pid = (uint)atoi(words[2]);
@@ -207,11 +207,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device uuid, uint *count, process *o
     *count = there;
     return small ? TOO_SMALL : OK;
 }
-int nvmlDeviceGetGraphicsRunningProcesses_v3(device uuid, uint *count, process *out) {
-    (void)out;
+int nvmlDeviceGetComputeRunningProcesses_v3(device uuid, uint *count, process *out) {
     ENTER(uuid);
-    *count = 0;
-    return OK;
+    return list("process", uuid, count, out);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v3(device uuid, uint *count, process *out) {
+    ENTER(uuid);
+    return list("desktop", uuid, count, out);
 }
 
 typedef struct { device uuid; ulong64 told; } events;

@@ -78,6 +78,14 @@ def test_every_value_has_its_unit_and_gpm_tells_what_the_units_do(nvml, provider
     assert second.missing == {}
 
 
+def test_a_desktop_is_told_apart_from_what_computes(nvml, provider):
+    nvml.say("process GPU-a 1 100", "desktop GPU-a 2 200", "process GPU-a 3 300", "desktop GPU-a 3 300")
+    provider.find()
+    processes = provider.read("GPU-a").processes
+    assert processes is not None
+    assert {one.pid: one.draws for one in processes} == {1: False, 2: True, 3: False}
+
+
 def test_no_xid_is_null_and_not_zero(nvml, provider):
     provider.find()
     reading = provider.read("GPU-a")

@@ -193,6 +193,7 @@ def test_a_gpu_that_vanished_stays_offered_and_is_unwell_until_it_is_back(nvml: 
         (Process(pid=1, whose="other", memory_bytes=900), True, False),
         (Process(pid=1, whose="other", memory_bytes=1), False, False),
         (Process(pid=1, whose="job", job=7, memory_bytes=900), False, False),
+        (Process(pid=1, whose="other", memory_bytes=900, draws=True), False, False),
     ],
 )
 def test_b57_a_device_that_a_stranger_uses_is_given_to_no_job(clock, process, held, unwell):

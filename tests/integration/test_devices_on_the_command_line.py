@@ -1,0 +1,114 @@
+"""`jct gpus` and `jct top` at 80 columns: what is measured, and why something is not."""
+
+import json
+
+import pytest
+from small_server import serving
+
+from scheduler.cli.client import Client
+from scheduler.cli.main import run
+from scheduler.core.events import NodeHeard
+from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Process, Telemetry
+
+GIB = 2.0**30
+NONE = {"power_w": "not supported here", "temperature_c": "not supported here"}
+VALUES = {
+    "busy_percent": 97.6, "sm_active_percent": 62.0, "memory_used_bytes": 61 * GIB, "memory_total_bytes": 141 * GIB,
+    "power_w": 651.7, "temperature_c": 71.0, "pcie_tx_bytes_per_s": 2.3e9, "pcie_rx_bytes_per_s": 1e8,
+}  # fmt: skip
+SAMPLE = Telemetry(
+    number=3,
+    devices=(
+        DeviceSample(id="n0-0", age_s=0.5, values=VALUES, throttled=("power cap", "idle"),
+                     processes=(Process(pid=4711, whose="other", name="python3"),)),
+        DeviceSample(id="n0-1", age_s=0.5, values=VALUES | dict.fromkeys(NONE), missing=NONE),
+    ),
+    interfaces=(
+        InterfaceSample(name="lo", kind="loopback", up=True, values={"rx_bytes_per_s": 5e8, "tx_bytes_per_s": 5e8}),
+        InterfaceSample(name="eth0", kind="physical", up=True, values={"rx_bytes_per_s": 1.2e9, "tx_bytes_per_s": 9e6}),
+    ),
+    host={"load_1m": 2.5, "busy_percent": 55.0, "steal_percent": 0.0, "memory_used_bytes": 16 * GIB,
+          "memory_total_bytes": 256 * GIB, "tcp_retransmits_per_s": 3.0},
+    late=2,
+)  # fmt: skip
+
+GPUS = """\
+GPU  DEVICE KIND STATE UTIL  MEMORY POWER TEMP HELD BY NOTE
+n0/0 n0-0   fake held   98% 61/141G  652W  71C job 1   not ours: python3 4711; …
+n0/1 n0-1   fake held   98% 61/141G     -    - job 1   power, temp: not support…
+n1/0 n1-0   fake free     -       -     -    - -       not measured yet
+n1/1 n1-1   fake free     -       -     -    - -       not measured yet
+
+n0/0: not ours: python3 4711; throttled: power cap
+n0/1: power, temp: not supported here
+"""
+TOP = """\
+RANK GPU  KIND UTIL  SM  MEMORY POWER TEMP    PCIE NVLINK NOTE
+   0 n0/0 fake  98% 62% 61/141G  652W  71C 2.4GB/s      - not ours: python3 471…
+   1 n0/1 fake  98% 62% 61/141G     -    - 2.4GB/s      - power, temp: not supp…
+
+NODE LOAD CPU STOLEN  MEMORY  NET IN NET OUT LOOPBACK RESENT NOTE
+n0      2 55%     0% 16/256G 1.2GB/s 9.0MB/s  500MB/s    3/s 2 readings were la…
+
+n0/0: not ours: python3 4711; throttled: power cap
+n0/1: power, temp: not supported here
+n0: 2 readings were late
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with serving(tmp_path) as (living, url):
+        monkeypatch.setenv("JCT_URL", url)
+        monkeypatch.setenv("JCT_TOKEN", living.token())
+        yield living
+
+
+@pytest.fixture
+def job(cluster):
+    fields = {"name": "gpt", "entrypoint": "m:f", "workdir": "/w", "gpus": {"min": 1, "max": 2}}
+    id = Client.from_config().call("POST", "jobs", body={"job": fields}).json()["id"]
+    cluster.advance(4)
+    cluster._step(NodeHeard(node="n0", session="s0", beat=1, telemetry=SAMPLE))
+    return id
+
+
+@pytest.fixture
+def jct(capsys):
+    def call(*arguments: object) -> str:
+        capsys.readouterr()
+        assert run([str(argument) for argument in arguments]) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_gpus_fits_80_columns_and_tells_below_what_had_no_room(jct, job):
+    assert jct("gpus", "-w", 80) == GPUS
+    assert max(map(len, GPUS.splitlines())) == 80
+
+
+def test_top_shows_a_jobs_devices_by_rank_and_its_nodes(jct, job):
+    head, _, rest = jct("top", job, "-w", 80).partition("\n\n")
+    assert head.startswith(f"job {job} gpt, RUNNING, step ")
+    assert rest == TOP
+
+
+def test_top_of_a_job_without_devices_says_so(jct, job):
+    fields = {"name": "big", "entrypoint": "m:f", "workdir": "/w", "gpus": 4}
+    waiting = Client.from_config().call("POST", "jobs", body={"job": fields}).json()["id"]
+    assert jct("top", waiting, "-w", 80).startswith(f"job {waiting} big, PENDING: it holds no device now")
+
+
+def test_for_scripts_everything_is_there(jct, job):
+    document = json.loads(jct("top", job, "--json"))
+    assert [device["rank"] for device in document["devices"]] == [0, 1]
+    assert document["devices"][1]["measured"]["missing"] == NONE
+    assert [node["id"] for node in document["nodes"]] == ["n0"]
+    assert len(json.loads(jct("gpus", "--json"))["devices"]) == 4
+
+
+def test_old_measurements_say_how_old_they_are(jct, job, cluster):
+    cluster.advance(40)
+    assert "measured 40s ago" in jct("gpus", "-w", 0)
