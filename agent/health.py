@@ -6,6 +6,7 @@ Everything that may hang runs in a thread that nobody waits for, so that heartbe
 """
 
 import asyncio
+import contextlib
 import shutil
 import threading
 from collections.abc import Callable
@@ -83,7 +84,7 @@ def _in_thread(work: Callable[[], Health]) -> "asyncio.Future[Health]":
 
     def run() -> None:
         health = work()
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
             loop.call_soon_threadsafe(take, health)
 
     threading.Thread(target=run, name="health", daemon=True).start()

@@ -37,6 +37,8 @@ from agent.telemetry.sampler import Sampler
 from agent.telemetry.sensing import sense
 from scheduler.protocol.messages import Chunk, DeviceInfo, Hello, Read
 
+MAX_LABEL = 100
+
 EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
 
@@ -119,6 +121,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--health-every", type=_seconds, default=60.0, metavar="SECONDS", help="default 60")
     parser.add_argument("--health-timeout", type=_seconds, default=20.0, metavar="SECONDS",
                         help="how long the program may take, default 20")
+    parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
+                        help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
@@ -129,6 +133,13 @@ def _seconds(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("must be a positive number of seconds")
     return value
+
+
+def _label(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value) or max(len(key), len(value)) > MAX_LABEL:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE with up to {MAX_LABEL} characters each")
+    return key, value
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -143,7 +154,7 @@ async def _run(options: argparse.Namespace) -> None:
         check = _health_check(options)
         identity = Hello(
             node=options.node, machine=machine, boot=boot_id(), session=secrets.token_hex(8),
-            address=options.address, devices=devices,
+            address=options.address, devices=devices, labels=dict(options.label),
         )
         kinds = {device.id: device.kind for device in devices}
         shims = Shims(folders, options.address, accounts)

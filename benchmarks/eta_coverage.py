@@ -14,28 +14,43 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import msgspec
+
 from policies.jct.policy import Policy
 from policies.registry import find
 from scheduler.core.settings import us
 from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate, Pace, run_ahead
 from scheduler.forecast.outlook import Outlook, Scores, look, score
-from scheduler.simulator.simulate import Nodes, Simulation
-from scheduler.simulator.workload import Workload, read_workload
+from scheduler.simulator.simulate import Run, Simulation
+from scheduler.simulator.workload import Nodes, Workload, read_workload
 
 DATA = Path(__file__).parent / "data"
-PACE = Pace(round_s=60.0, periodic_s=300.0, passes=200)
+PHILLY_NODES = 48
+"""Of 8 GPUs: busy to about three quarters by that stretch of the trace."""
+
+PACE = Pace(periodic_s=300.0, passes=200)
 
 
 class Asking(Simulation):
     """Asks for the end of some jobs in the round after their submission. told: outlooks by job name."""
 
-    def __init__(self, workload: Workload, nodes: list[Nodes], every: int, futures: int) -> None:
-        super().__init__(workload, nodes, find("jct"), 60.0)
+    def __init__(self, workload: Workload, nodes: list[Nodes], round_s: float, every: int, futures: int) -> None:
+        super().__init__(workload, nodes, find("jct"), round_s)
+        self._pace = msgspec.structs.replace(PACE, round_s=round_s)
         self.told: dict[str, tuple[float, Outlook]] = {}
         self._ask = {job.name for job in workload.jobs[every // 2 :: every]}
         self._futures = futures
         self._imagining: Policy = find("jct")
+
+    def play(self) -> Run:
+        """Until all that were asked about have ended."""
+        while self._ask - self.run.ends_s.keys():
+            if not self.live:
+                self._advance(us(self._waiting[-1].submit_s))
+            self._advance(self._next_round())
+            self._round()
+        return self.run
 
     def _round(self) -> None:
         super()._round()
@@ -48,7 +63,7 @@ class Asking(Simulation):
     def _look(self) -> dict[int, Outlook]:
         data = forks.encode(forks.take(self.state, self.now))
         futures: list[list[Fate]] = [
-            run_ahead(forks.decode(data), self._imagining, seed, PACE, lambda: False, keeps_all=True)
+            run_ahead(forks.decode(data), self._imagining, seed, self._pace, lambda: False, keeps_all=True)
             for seed in range(self._futures)
         ]
         return look(futures, self.now, Scores.of(self._scores()))
@@ -65,14 +80,11 @@ class Asking(Simulation):
         ]
 
 
-def philly(path: Path, jobs: int, shrink: float) -> Workload:
-    """A stretch of the trace: its densest jobs in a row, time shrunk so that a small cluster is as busy."""
-    read = read_workload(path, None, {"gpu": 64}, 260.0, 8)
-    fits = [job for job in read.jobs if job.asked <= 64][1_000 : 1_000 + jobs]
-    first = fits[0].submit_s
-    return Workload(
-        tuple(replace(job, submit_s=(job.submit_s - first) * shrink) for job in fits), read.menus
-    )
+def philly(path: Path, first: int, jobs: int) -> Workload:
+    """Jobs in a row of the trace, at its own pace."""
+    read = read_workload(path, None, [Nodes(PHILLY_NODES, 8)], 260.0)
+    chosen = read.jobs[first : first + jobs]
+    return Workload(tuple(replace(job, submit_s=job.submit_s - chosen[0].submit_s) for job in chosen), read.menus)
 
 
 def report(name: str, asking: Asking) -> dict[str, float]:
@@ -81,6 +93,10 @@ def report(name: str, asking: Asking) -> dict[str, float]:
     submitted = {job.name: job.submit_s for job in asking.workload.jobs}
     for job, (_, seen) in asking.told.items():
         end_us = us(asking.run.ends_s[job])
+        if seen.end is not None:
+            off = score(seen.made_us, seen.end.mid_us, seen.end.spread, end_us)
+            times = f"asked at {seen.made_us / 1e6:.0f} s, ended at {end_us / 1e6:.0f} s"
+            print(f"  {job} {off:+.3f} deviations of {seen.end.spread:.3f}, {times}", file=sys.stderr)
         if seen.end is None:
             outcomes["unknown"] += 1
             continue
@@ -101,18 +117,19 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=8)
     parser.add_argument("--futures", type=int, default=5)
     parser.add_argument("--philly", type=Path, help="philly_multigpu.csv; its jobs are not among these files")
-    parser.add_argument("--jobs", type=int, default=400, help="of Philly's")
-    parser.add_argument("--shrink", type=float, default=0.5, help="Philly's intervals are made so many times as long")
+    parser.add_argument("--first", type=int, default=3_000, help="of Philly's jobs")
+    parser.add_argument("--jobs", type=int, default=240, help="of Philly's")
     options = parser.parse_args()
-    nodes = [Nodes(8, 8)]
     for name in options.workloads:
         begun = time.monotonic()
         if name == "rubick":
+            nodes = [Nodes(8, 8)]
             folder = DATA / "rubick"
-            workload = read_workload(folder / "workload-base.csv", folder, {"gpu": 64}, 260.0, 8)
+            workload, round_s = read_workload(folder / "workload-base.csv", folder, nodes, 260.0), 60.0
         else:
-            workload = philly(options.philly, options.jobs, options.shrink)
-        asking = Asking(workload, nodes, options.every, options.futures)
+            nodes = [Nodes(PHILLY_NODES, 8)]
+            workload, round_s = philly(options.philly, options.first, options.jobs), 600.0
+        asking = Asking(workload, nodes, round_s, options.every, options.futures)
         asking.play()
         report(name, asking)
         print(f"  {time.monotonic() - begun:.0f} s of computing", flush=True)

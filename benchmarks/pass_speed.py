@@ -1,18 +1,19 @@
-"""CPU time of one scheduling pass of the priority policy: 500 jobs on 64 nodes x 8, and 2,000 on 1,000 x 8.
+"""CPU time of one scheduling pass of a policy: 500 jobs on 64 nodes x 8, and 2,000 on 1,000 x 8, three priorities.
 
-Run: python benchmarks/pass_speed.py
+Run: python benchmarks/pass_speed.py [--policy jct]
 """
 
+import argparse
 import random
 import statistics
 import time
 
 from policies.ir.plan import ParallelPlan
 from policies.jct.menu import build_menu
-from policies.jct.priority import PriorityPolicy
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from policies.model.device import DeviceKind
 from policies.model.families import family
+from policies.registry import find
 
 KIND = DeviceKind("gpu")
 RANGES = ((1, 4), (1, 8), (2, 8), (4, 8), (8, 16))
@@ -47,13 +48,19 @@ def _job(
     return JobView(number, "team", priority, number, state, request, steps, held, plan, draw.random() < 0.7)
 
 
+EFFORT = 6_000
+
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", default="jct")
+    policy = find(parser.parse_args().policy)
     for nodes, jobs, bound in ((64, 500, 0.1), (1000, 2000, 1.0)):
         spent = []
         for seed in range(10):
             snapshot = crowded(nodes, jobs, seed)
             start = time.process_time()
-            answer = PriorityPolicy().decide(snapshot, 0)
+            answer = policy.decide(snapshot, EFFORT)
             spent.append(time.process_time() - start)
         print(
             f"{jobs} jobs on {nodes} nodes x 8: median {statistics.median(spent):.3f} s, most {max(spent):.3f} s "

@@ -1,7 +1,8 @@
-"""Three GPU kinds with the Gavel rates: `python -m benchmarks.three_kinds RATES.csv [--seeds 3]`.
+"""Three GPU kinds with the Gavel rates: `python -m benchmarks.three_kinds RATES.csv [--seeds 3] [--rates known]`.
 
 Jobs draw a model and a size of work; each may run on GPUs of one kind, in the scales that Gavel measured. RATES is
-`simulation_throughputs_isolated.csv` (stanford-futuredata/gavel, MIT): gpu_type, job, scale_factor, steps_per_s.
+`simulation_throughputs_isolated.csv` (stanford-futuredata/gavel, MIT): gpu_type, job, scale_factor, steps_per_s. With
+`--rates estimated` policies see only what jobs have shown so far, and estimates of the rest.
 """
 
 import argparse
@@ -12,9 +13,10 @@ from pathlib import Path
 
 from policies.model.cluster import MeasuredMenu, MeasuredRow
 from policies.registry import find
-from scheduler.simulator.simulate import Nodes, Simulation
+from scheduler.simulator.estimating import Estimating
+from scheduler.simulator.simulate import Simulation
 from scheduler.simulator.summary import summarise
-from scheduler.simulator.workload import SimulatedJob, Workload, named_plan
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload, named_plan
 
 RESTART_S = 60.0
 NODES = [Nodes(3, 4, "v100"), Nodes(3, 4, "p100"), Nodes(3, 4, "k80")]
@@ -49,18 +51,20 @@ def workload(found: dict[str, MeasuredMenu], seed: int, count: int = 160) -> Wor
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rates", type=Path)
+    parser.add_argument("table", type=Path, metavar="RATES")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--policies", default="jct,goodput,las")
+    parser.add_argument("--rates", choices=("known", "estimated"), default="known")
+    parser.add_argument("--remaining", default="exact,unknown")
     asked = parser.parse_args()
-    found = menus(asked.rates)
+    found = menus(asked.table)
     for seed in range(asked.seeds):
         jobs = workload(found, seed)
         for name in asked.policies.split(","):
-            for exact in (True, False):
-                run = Simulation(jobs, NODES, find(name), 60.0, exact=exact).play()
+            for known in asked.remaining.split(","):
+                policy = Estimating(find(name)) if asked.rates == "estimated" else find(name)
+                run = Simulation(jobs, NODES, policy, 60.0, exact=known == "exact").play()
                 told = summarise(jobs, NODES, run)
-                known = "exact" if exact else "unknown"
                 print(
                     f"seed {seed} {name:8s} remaining {known:8s} avg {told['avg_jct_s']:8.0f} "
                     f"p99 {told['p99_jct_s']:8.0f} restarts {told['restarts_per_job']:.2f} "

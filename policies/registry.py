@@ -11,6 +11,7 @@ from policies.jct.ordered import Fifo, Las, Srtf
 from policies.jct.policy import Policy
 from policies.jct.priority import PriorityPolicy
 from policies.jct.problem import Allocator
+from policies.jct.queues import Queues
 from policies.jct.slope import Slope
 
 GROUP = "jctd.policies"
@@ -43,8 +44,13 @@ def find(name: str) -> Policy:
     raise ValueError(f"unknown policy {name!r}; choose one of {', '.join(names())}")
 
 
+def queue_policies() -> tuple[str, ...]:
+    """Those that a queue may have of its own: they decide among its jobs within what the cluster's policy gives it."""
+    return tuple(sorted(ALLOCATORS))
+
+
 def find_allocator(name: str) -> Allocator:
-    """An allocator by its name, with strict priorities around it. Raises ValueError."""
+    """An allocator by its name, with queues' own policies and strict priorities around it. Raises ValueError."""
     if name not in ALLOCATORS:
         raise ValueError(f"unknown policy {name!r}; choose one of {', '.join(sorted(ALLOCATORS))}")
-    return Levels(ALLOCATORS[name]())
+    return Levels(Queues(ALLOCATORS[name](), lambda other: ALLOCATORS[other]()))

@@ -1,6 +1,5 @@
 """`jctd`: puts store, core, policy, agents' socket and REST together and runs them until told to stop."""
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -36,7 +35,7 @@ from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
 from scheduler.retention import retention_of
-from scheduler.settings import DaemonSettings
+from scheduler.settings import DaemonSettings, from_arguments
 from scheduler.store.audit import Audit
 from scheduler.store.repository import Repository
 from scheduler.store.ring import EventRing
@@ -135,7 +134,7 @@ class Daemon:
 def main() -> None:
     """Entry point of the console script. Exits 1 with one clear message where it must not start."""
     try:
-        settings = _settings()
+        settings = from_arguments()
     except ValidationError as error:
         for item in error.errors():
             name = "".join(f"{part}: " for part in item["loc"])
@@ -172,31 +171,6 @@ class _Lossy:
     def flush(self) -> None:
         with contextlib.suppress(OSError):
             sys.stderr.flush()
-
-
-def _settings() -> DaemonSettings:
-    parser = argparse.ArgumentParser(prog="jctd", description="The central daemon of a jctd cluster.")
-    parser.add_argument("--state", type=Path, required=True, help="folder for database, keys and daemon.json")
-    parser.add_argument("--database-url", help="sqlite:///FILE or postgresql://..., default: a file in --state")
-    parser.add_argument("--host", help="address of the REST API (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port of the REST API (default 7740; 0 lets the system choose)")
-    parser.add_argument("--tls-cert", type=Path, help="certificate chain (PEM) of the REST API; needed off this host")
-    parser.add_argument("--tls-key", type=Path, help="its private key (PEM)")
-    parser.add_argument("--tls-elsewhere", action="store_true", default=None, help="a proxy in front speaks TLS")
-    parser.add_argument("--agents-host", help="address for agents (default 127.0.0.1)")
-    parser.add_argument("--agents-port", type=int, help="port for agents (default 7741; 0 lets the system choose)")
-    parser.add_argument("--mqtt-url", help="broker for events; with a password, better as JCT_SERVER_MQTT_URL")
-    parser.add_argument("--policy", help=f"one of {', '.join(registry.names())}")
-    parser.add_argument("--ended-in-memory", type=int, metavar="N",
-                        help="jobs that have ended and are kept in memory (default 1000); the database has all")
-    parser.add_argument("--retention", metavar="DURATION",
-                        help="how long the database keeps what has ended, e.g. 90d (default: for ever)")
-    parser.add_argument("--auto-drain-share", type=float, metavar="PART",
-                        help="part of the nodes that their own health checks may drain at once (default 0.2)")
-    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    if url := given.pop("database_url", None):
-        given["JCT_DATABASE_URL"] = url
-    return DaemonSettings(**given)
 
 
 async def _serve(settings: DaemonSettings, repository: Repository) -> None:

@@ -159,7 +159,8 @@ class Driver:
             if (future := self._waiting.get(reply.request)) is not None and not future.done():
                 future.set_result(reply)
         self.after_commit(out)
-        if (plan := take_plan(self.state, self.now_us(), self.settings.pass_gap_s)) is not None:
+        cfg = self.settings
+        if (plan := take_plan(self.state, self.now_us(), cfg.pass_gap_s, cfg.half_life_s)) is not None:
             self._pass = asyncio.create_task(self._decide(plan))
 
     async def _commit(self, out: Effects) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from scheduler.core.events import CoreEvent, Forgotten, Remark
 from scheduler.core.settings import us
@@ -40,8 +41,8 @@ class Retention:
         while True:
             try:
                 await self.sweep()
-            except Unavailable as error:
-                log.warning("nothing is forgotten now; trying again later", error=error.message)
+            except (Unavailable, DBAPIError) as error:
+                log.warning("nothing is forgotten now; trying again later", error=str(error)[:200])
             await asyncio.sleep(min(EVERY_S, self.keep_s))
 
     async def sweep(self) -> None:

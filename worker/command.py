@@ -32,6 +32,7 @@ class CommandGuard(Guard):
 
     def hung_up(self) -> None:
         """It has become the program."""
+        self.silent = True
 
     def tick(self, now_s: float) -> None:
         super().tick(now_s)

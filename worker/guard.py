@@ -19,12 +19,14 @@ OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation"
 
 
 class Guard:
-    """Guards one member. `report` is the value to send up; its seq grows with every change."""
+    """Guards one member. `report` is the value to send up; its seq grows with every change. `silent`: its line is
+    closed, as it may be, and nothing more is to be heard or said there."""
 
     def __init__(self, target: Target, pid: int, line: socket.socket) -> None:
         self.target, self.pid = target, pid
         self.line = Channel(line)
         self.alive = True
+        self.silent = False
         self.report = Report(
             job=target.job,
             attempt=target.attempt,
@@ -72,6 +74,8 @@ class Guard:
 
     def read(self) -> None:
         """Take in the member's Reports; exit code, signal and store are the shim's own words."""
+        if self.silent:
+            return
         try:
             bodies = self.line.receive()
             latest = decode_report(bodies[-1]) if bodies else None

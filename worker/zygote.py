@@ -68,7 +68,7 @@ class Zygote:
             self._reap()
             for guard in self._guards.values():
                 if guard.alive:
-                    guard.read()
+                    self._read(guard)
                     guard.tick(now_s)
             self._sweep()
             self._tell()
@@ -126,7 +126,7 @@ class Zygote:
     # --- the loop ----------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        channels = [guard.line for guard in self._guards.values() if guard.alive]
+        channels = [guard.line for guard in self._guards.values() if guard.alive and not guard.silent]
         if self._agent is not None:
             channels.append(self._agent)
         for channel in channels:
@@ -142,6 +142,13 @@ class Zygote:
                 self._hear()
         for channel in channels:
             channel.flush()
+
+    def _read(self, guard: Guard) -> None:
+        """What has hung up would wake the loop for ever."""
+        was_silent = guard.silent
+        guard.read()
+        if guard.silent and not was_silent:
+            self._selector.unregister(guard.line.end)
 
     def _timeout_s(self) -> float:
         if any(not guard.alive and guard.report.phase is not Phase.GONE for guard in self._guards.values()):
@@ -260,7 +267,8 @@ class Zygote:
                 if pid == 0:
                     return
                 if pid in by_pid:
-                    self._selector.unregister(by_pid[pid].line.end)
+                    if not by_pid[pid].silent:
+                        self._selector.unregister(by_pid[pid].line.end)
                     by_pid[pid].ended(status)
                     for guard in self._guards.values():
                         self._end_with_leader(guard)

@@ -1,9 +1,9 @@
 """Whom to set aside so that an option fits: the nodes that are cheapest to clear, and there the fewest jobs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from policies.jct.problem import Option
+from policies.jct.problem import JobDemand, Option
 from policies.jct.rooms import Rooms
 from policies.jct.work import Work
 
@@ -11,17 +11,30 @@ from policies.jct.work import Work
 @dataclass(slots=True)
 class Clearing:
     """on_node: who is on each node. may: whether a job may be set aside. cost: of doing so. first: which of those that
-    free as much on a node goes first. visits: nodes looked at so far."""
+    free as much on a node goes first. enough: a node that costs no more will do. visits: nodes looked at so far.
+    """
 
     rooms: Rooms
     on_node: Mapping[str, Sequence[Work]]
     may: Callable[[Work], bool]
     cost: Callable[[Work], float]
     first: Callable[[Work], tuple[float, ...]]
+    enough: float = 0.0
     visits: int = 0
 
-    def victims(self, option: Option, avoid: Sequence[str] = ()) -> list[Work]:
-        """The jobs to set aside; empty where no such set makes room. A gang that fits no node is given several."""
+    def victims(self, option: Option, job: JobDemand) -> list[Work]:
+        """The jobs to set aside for a job; empty where no such set makes room. A gang that fits no node is given
+        several. Where a cap is in the way only those count that it counts too."""
+        if not self.rooms.allows(job, option.devices):
+            own = set(job.holders)
+            on_node = {node: [w for w in there if own & set(w.job.holders)] for node, there in self.on_node.items()}
+            capped = replace(self, on_node=on_node)
+            found = capped._find(option, job.avoid)
+            self.visits = capped.visits
+            return found
+        return self._find(option, job.avoid)
+
+    def _find(self, option: Option, avoid: Sequence[str]) -> list[Work]:
         shape = sorted(option.per_node or (option.devices,), reverse=True)
         found = self._for_shape(option.kind, shape, avoid)
         return found if found or option.per_node else self._for_any_spread(option, avoid)
@@ -37,6 +50,8 @@ class Clearing:
                 chosen, cost = self._clear(node.id, need, victims)
                 if chosen is not None and (best is None or cost < best[0]):
                     best = (cost, node.id, chosen)
+                    if cost <= self.enough:
+                        break
             if best is None:
                 return []
             used.add(best[1])
@@ -45,24 +60,22 @@ class Clearing:
 
     def _for_any_spread(self, option: Option, avoid: Sequence[str]) -> list[Work]:
         """Node after node, that first which costs least a device, until all devices are there."""
+        nodes = [node.id for node in self.rooms.nodes if node.kind == option.kind and node.id not in avoid]
+        most = {node: min(option.devices, self._most(node, {})) for node in nodes}
+        if sum(most.values()) < option.devices:
+            return []
+        price = {node: self._clear(node, count, {})[1] / count for node, count in most.items() if count}
         victims: dict[str, Work] = {}
-        used: set[str] = set()
         left = option.devices
-        while left > 0:
-            best: tuple[float, int, str, list[Work]] | None = None
-            for node in self.rooms.nodes:
-                if node.kind != option.kind or node.id in used or node.id in avoid:
-                    continue
-                need = min(left, self._most(node.id, victims))
-                chosen, cost = self._clear(node.id, need, victims) if need else (None, 0.0)
-                if chosen is not None and (best is None or (cost / need, -need) < best[:2]):
-                    best = (cost / need, -need, node.id, chosen)
-            if best is None:
-                return []
-            left += best[1]
-            used.add(best[2])
-            victims.update((victim.job.id, victim) for victim in best[3])
-        return list(victims.values())
+        for node in sorted(price, key=lambda node: (price[node], -most[node])):
+            need = min(left, self._most(node, victims))
+            chosen, _ = self._clear(node, need, victims)
+            if chosen is not None:
+                victims.update((victim.job.id, victim) for victim in chosen)
+                left -= need
+            if left == 0:
+                return list(victims.values())
+        return []
 
     def _free(self, node: str, already: Mapping[str, Work]) -> int:
         return self.rooms.free(node) + sum(work.job.placement.get(node, 0) for work in already.values())

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 WAYS = 4
 """Options tried for a job, best first."""
 
+NEVER = float("inf")
+"""What pausing a job costs that may not be paused."""
+
 FAR_S = 1e6
 """Stands for a wait whose end is not in sight."""
 
@@ -38,8 +41,7 @@ class Deal:
 def make_room(now: Pass, work: Work) -> bool:
     """Commit the best deal for a waiting or a running job, if one pays."""
     best: Deal | None = None
-    own = work.job.placement
-    now.rooms.give(own)
+    now.rooms.give(work.job.placement, work.job)
     on_node = by_node([other for other in now.works.values() if now.movable(other) and other is not work])
     for option in now.by_cost(work)[:WAYS]:
         if now.effort <= 0:
@@ -48,10 +50,10 @@ def make_room(now: Pass, work: Work) -> bool:
         if deal is not None and deal.gain > 0 and (best is None or deal.gain > best.gain):
             best = deal
     if best is None:
-        now.rooms.take(own)
+        now.rooms.take(work.job.placement, work.job)
         return False
     for other, _, _ in best.others:
-        now.rooms.give(other.job.placement)
+        now.rooms.give(other.job.placement, other.job)
     now.grant(work, best.option, best.placement)
     for other, changed, placement in best.others:
         now.grant(other, changed, placement)
@@ -70,10 +72,8 @@ def keep_nodes(now: Pass, work: Work) -> dict[str, int]:
         for node in other.job.placement:
             free_in_s[node] = max(free_in_s.get(node, 0.0), wait_s)
     option = min(work.options, key=lambda option: (now.cost(work, option), option.devices))
-    shape = sorted(option.per_node or (option.devices,), reverse=True)
-    fit = [n for n in now.rooms.nodes if n.kind == option.kind and n.devices >= shape[0] and n.id not in work.job.avoid]
-    nodes = sorted(fit, key=lambda node: (free_in_s.get(node.id, 0.0), node.id))
-    return {node.id: free for node in nodes[: len(shape)] if (free := now.rooms.free(node.id))}
+    nodes = now.rooms.soonest(option, work.job, free_in_s)
+    return {node: free for node in nodes if (free := now.rooms.free(node))}
 
 
 def _deal(now: Pass, work: Work, option: Option, on_node: Mapping[str, Sequence[Work]]) -> Deal | None:
@@ -83,24 +83,24 @@ def _deal(now: Pass, work: Work, option: Option, on_node: Mapping[str, Sequence[
     if before is not None and before <= now.cost(work, option) * now.settings.gain:
         return None
     clearing = _clearing(now, option, takes_s, on_node, starved)
-    victims = clearing.victims(option, work.job.avoid)
+    victims = clearing.victims(option, work.job)
     now.effort -= clearing.visits
     if not victims and work.current is None:
         return None
     wait_s = 0.0 if before is not None else FAR_S if starved else _wait_s(now, work, option)
     for victim in victims:
-        now.rooms.give(victim.job.placement)
-    placement = now.rooms.find(option, work.job.avoid)
+        now.rooms.give(victim.job.placement, victim.job)
+    placement = now.rooms.find(option, work.job)
     others: list[tuple[Work, Option | None, Placement]] = []
     lost = 0.0
     if placement:
-        now.rooms.take(placement)
+        now.rooms.take(placement, work.job)
         others, lost = _place_again(now, victims, takes_s)
-        for _, _, again in others:
-            now.rooms.give(again)
-        now.rooms.give(placement)
+        for other, _, again in others:
+            now.rooms.give(again, other.job)
+        now.rooms.give(placement, work.job)
     for victim in victims:
-        now.rooms.take(victim.job.placement)
+        now.rooms.take(victim.job.placement, victim.job)
     if not placement:
         return None
     after = now.cost(work, option)
@@ -116,12 +116,12 @@ def _place_again(
     others: list[tuple[Work, Option | None, Placement]] = []
     lost = 0.0
     for victim in sorted(victims, key=lambda victim: (-victim.least_gpu_s / victim.job.weight, victim.job.id)):
-        paused = victim.job.weight * pause_s + _restart_cost(now, victim)
+        paused = NEVER if victim.job.shield else victim.job.weight * pause_s + _restart_cost(now, victim)
         found = now.best_fit(victim)
         if found is not None:
             delay = now.cost(victim, found[0]) - now.present_cost(victim)
             if delay < paused:
-                now.rooms.take(found[1])
+                now.rooms.take(found[1], victim.job)
                 others.append((victim, *found))
                 lost += delay
                 continue
@@ -152,20 +152,16 @@ def _restart_cost(now: Pass, work: Work) -> float:
 
 def _wait_s(now: Pass, work: Work, option: Option) -> float:
     """Until the option fits if others only end: jobs that start now hold their devices to their ends too."""
-    ends = sorted(
-        (other.left_s, other.job.id, other.job.placement)
-        for other in now.works.values()
-        if other.current is not None and other.job.id not in now.grants
-    )
-    given: list[Placement] = []
+    ending = [other for other in now.works.values() if other.current is not None and other.job.id not in now.grants]
+    given: list[Work] = []
     wait_s = FAR_S
-    for left_s, _, placement in ends:
+    for other in sorted(ending, key=lambda other: (other.left_s, other.job.id)):
         now.effort -= 1
-        now.rooms.give(placement)
-        given.append(placement)
-        if now.rooms.find(option, work.job.avoid):
-            wait_s = left_s
+        now.rooms.give(other.job.placement, other.job)
+        given.append(other)
+        if now.rooms.find(option, work.job):
+            wait_s = other.left_s
             break
-    for placement in given:
-        now.rooms.take(placement)
+    for other in given:
+        now.rooms.take(other.job.placement, other.job)
     return wait_s

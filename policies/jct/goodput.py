@@ -14,6 +14,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
+from policies.jct.ordered import by_age
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
@@ -27,23 +28,22 @@ class Goodput:
     """Solved exactly up to `effort` nodes of the search, else greedily."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = Rooms(problem.nodes)
-        works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
+        rooms = Rooms.of(problem)
+        works = [work for job in problem.jobs if not job.fixed and (work := look_at(job, rooms.kinds)).options]
         for work in works:
-            rooms.give(work.job.placement)
+            rooms.give(work.job.placement, work.job)
         choices = [(work, o) for work in works for o in _offered(work) if o.kind in rooms.free_of]
         if not choices:
             return ()
         chosen = _solve(works, choices, rooms, effort) or _greedy(choices, rooms)
         return _place(works, chosen, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
-        return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+        return [(work, work.options) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _offered(work: Work) -> list[Option]:
@@ -77,8 +77,14 @@ def _solve(
         rows += [row_of[work.job.id], len(works) + kinds.index(option.kind)]
         columns += [column, column]
         values += [1.0, float(option.devices)]
-    shape = (len(works) + len(kinds), len(choices))
-    most = np.array([1.0] * len(works) + [float(rooms.free_of[kind]) for kind in kinds])
+        for number, holder in enumerate(rooms.left):
+            if holder in work.job.holders:
+                rows.append(len(works) + len(kinds) + number)
+                columns.append(column)
+                values.append(float(option.devices))
+    shape = (len(works) + len(kinds) + len(rooms.left), len(choices))
+    limits = [*(rooms.free_of[kind] for kind in kinds), *(max(0, left) for left in rooms.left.values())]
+    most = np.array([1.0] * len(works) + [float(limit) for limit in limits])
     found = milp(
         np.array([_cost(work, option) for work, option in choices]),
         integrality=np.ones(len(choices), dtype=np.int64),
@@ -93,12 +99,16 @@ def _solve(
 
 def _greedy(choices: list[tuple[Work, Option]], rooms: Rooms) -> dict[str, Option]:
     """Most gain per device first."""
-    left = dict(rooms.free_of)
+    left, capped = dict(rooms.free_of), dict(rooms.left)
     chosen: dict[str, Option] = {}
     for work, option in sorted(choices, key=lambda c: (_cost(*c) / c[1].devices, c[0].job.id)):
-        if work.job.id not in chosen and option.devices <= left[option.kind]:
+        holders = [holder for holder in work.job.holders if holder in capped]
+        fits = option.devices <= min((capped[holder] for holder in holders), default=left[option.kind])
+        if work.job.id not in chosen and fits and option.devices <= left[option.kind]:
             chosen[work.job.id] = option
             left[option.kind] -= option.devices
+            for holder in holders:
+                capped[holder] -= option.devices
     return chosen
 
 
@@ -108,18 +118,18 @@ def _place(works: list[Work], chosen: dict[str, Option], rooms: Rooms) -> tuple[
     moving: list[Work] = []
     for work in works:
         if work.current is not None and chosen.get(work.job.id) == work.current:
-            rooms.take(work.job.placement)
+            rooms.take(work.job.placement, work.job)
         else:
             moving.append(work)
     for work in sorted(moving, key=lambda w: (-chosen[w.job.id].devices if w.job.id in chosen else 0, w.job.id)):
         option = chosen.get(work.job.id)
-        placement = rooms.find(option, work.job.avoid) if option is not None else NOTHING
+        placement = rooms.find(option, work.job) if option is not None else NOTHING
         if option is not None and not placement:
             same = [o for o in work.options if (o.kind, o.devices) == (option.kind, option.devices)]
             option, placement = next(
-                ((o, found) for o in same if (found := rooms.find(o, work.job.avoid))), (option, NOTHING)
+                ((o, found) for o in same if (found := rooms.find(o, work.job))), (option, NOTHING)
             )
-        rooms.take(placement)
+        rooms.take(placement, work.job)
         if placement:
             assert option is not None
             grants.append(Grant(work.job.id, placement, option.plan, option.step_time_s))

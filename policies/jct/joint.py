@@ -39,7 +39,7 @@ class Settings:
     """
 
     price: float = 2.0
-    gain: float = 1.1
+    gain: float = 1.2
     unsure_gain: float = 1.3
     unsure_growth: int = 2
     settled_restarts: float = 2.3
@@ -75,7 +75,7 @@ class Pass:
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * self.rate(work, work.current)
+        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown(work.job.placement)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -99,13 +99,14 @@ class Pass:
             if cost > self.settings.patience * priced[0][0]:
                 break
             option = work.options[number]
-            if placement := self.rooms.find(option, work.job.avoid):
+            placement = self.rooms.find(option, work.job)
+            if placement and cost * self.rooms.slowdown(placement) <= self.settings.patience * priced[0][0]:
                 return option, placement
         return None
 
     def grant(self, work: Work, option: Option | None, placement: Placement) -> None:
         self.grants[work.job.id] = (option, placement)
-        self.rooms.take(placement)
+        self.rooms.take(placement, work.job)
 
 
 class Joint:
@@ -115,10 +116,10 @@ class Joint:
         self.settings = settings or Settings()
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = Rooms(problem.nodes)
+        rooms = Rooms.of(problem)
         works = {job.id: look_at(job, rooms.kinds) for job in problem.jobs}
         now = self._pass(problem, rooms, works, effort)
-        waiting = [work for job in problem.jobs if not job.placement and (work := works[job.id]).options]
+        waiting = [work for job in problem.jobs if job.waits and (work := works[job.id]).options]
         starved = [work for work in waiting if starves(self.settings.bound, work)]
         starved.sort(key=lambda work: (-work.job.age_s, work.job.id))
         now.starved = frozenset(work.job.id for work in starved)
@@ -138,7 +139,7 @@ class Joint:
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The order of starts; options by what they cost."""
-        now = self._pass(problem, Rooms(problem.nodes), {work.job.id: work for work in waiting}, 0)
+        now = self._pass(problem, Rooms.of(problem), {work.job.id: work for work in waiting}, 0)
         return [(work, now.by_cost(work)) for work in _in_order(waiting)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
@@ -200,13 +201,13 @@ def _improve(now: Pass) -> None:
     wanted.sort(key=lambda want: want[:2])
     for _, id, better in wanted:
         work = now.works[id]
-        now.rooms.give(work.job.placement)
+        now.rooms.give(work.job.placement, work.job)
         for option in better:
-            if placement := now.rooms.find(option, work.job.avoid):
+            if placement := now.rooms.find(option, work.job):
                 now.grant(work, option, placement)
                 break
         else:
-            now.rooms.take(work.job.placement)
+            now.rooms.take(work.job.placement, work.job)
     for _, id, _ in wanted:
         if id not in now.grants:
             make_room(now, now.works[id])

@@ -19,13 +19,15 @@ class Ledger:
         self.snapshot = snapshot
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.running = [job for job in snapshot.jobs if job.state == JobState.RUNNING]
+        self.unstoppable = [job for job in self.running if not job.preemptible]
         stopping = {job.id for job in snapshot.jobs if job.state == JobState.STOPPING}
         memory: dict[str, list[int]] = {}
         self._free: dict[str, dict[str, DeviceView]] = {}
         self._held: dict[int, list[DeviceView]] = {}
         self._total: dict[str, Counter[str]] = {}
         self.kind_held: dict[int, str] = {}
-        for device in snapshot.devices:
+        self.devices = {device.id: device for device in snapshot.devices if device.offered}
+        for device in self.devices.values():
             memory.setdefault(device.kind, []).extend([] if device.memory_bytes is None else [device.memory_bytes])
             self._total.setdefault(device.kind, Counter())[device.node] += 1
             free = self._free.setdefault(device.kind, {})
@@ -52,7 +54,7 @@ class Ledger:
         return self._menus[job.id]
 
     def total(self, kind: str, avoid: Sequence[str] = ()) -> int:
-        nodes = self._total[kind]
+        nodes = self._total.get(kind, Counter())
         return nodes.total() - sum(nodes[node] for node in set(avoid))
 
     def free(self, job: JobView, kind: str) -> list[DeviceView]:

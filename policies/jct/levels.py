@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from policies.jct.clearing import Clearing, by_node
 from policies.jct.patience import PATIENCE, Patience, starves
-from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, NodeRoom, Option, Options, Placement, Problem
+from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Options, Placement, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
@@ -62,7 +62,7 @@ class _Descent:
     wait_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.rooms = Rooms(self.problem.nodes)
+        self.rooms = Rooms.of(self.problem)
         self.jobs = {job.id: job for job in self.problem.jobs}
         self.works = {job.id: look_at(job, self.rooms.kinds) for job in self.problem.jobs}
 
@@ -70,9 +70,10 @@ class _Descent:
         levels: dict[int, list[str]] = {}
         top = max(job.level for job in self.problem.jobs)
         for job in self.problem.jobs:
-            waits = not job.placement and self.works[job.id].options
+            waits = job.waits and self.works[job.id].options
             level = top if waits and starves(self.patience, self.works[job.id]) else job.level
             levels.setdefault(level, []).append(job.id)
+        self.effort //= len(levels)
         for level in sorted(levels, reverse=True):
             self._decide(level, levels[level])
         return tuple(grant for id, grant in self.grants.items() if self._changes(id, grant))
@@ -83,8 +84,8 @@ class _Descent:
     def _decide(self, level: int, ids: Sequence[str]) -> None:
         self._ask([self.jobs[id] for id in ids])
         blocked = self._waiting(ids)
-        for work, options in self.allocator.claims(self._question(ids), blocked):
-            self._take_from_lower(level, work, options)
+        if blocked:
+            self._take_from_lower(level, self.allocator.claims(self._question(ids), blocked))
         self._keep_for_probed(ids)
         blocked = self._waiting(ids)
         if self.kept:
@@ -108,55 +109,89 @@ class _Descent:
         asked = set(ids)
         others = [work for id, work in self.works.items() if id not in asked]
         wanted = sum(w.job.devices or min((o.devices for o in w.options), default=0) for w in others)
-        nodes = tuple(NodeRoom(n.id, n.kind, n.devices, self.rooms.free(n.id)) for n in self.problem.nodes)
+        nodes = tuple(replace(node, free=self.rooms.free(node.id)) for node in self.problem.nodes)
         own = tuple(self.jobs[id] for id in ids) if jobs is None else tuple(jobs)
-        return replace(
-            self.problem, nodes=nodes, jobs=own, others_weight=sum(work.job.weight for work in others),
-            others_devices=wanted,
+        caps = dict(self.rooms.left)
+        for holder, devices in ((holder, job.devices) for job in own for holder in job.holders if holder in caps):
+            caps[holder] += devices
+        return Problem(
+            self.problem.now_s, nodes, own, caps=caps, policies=self.problem.policies,
+            others_weight=self.problem.others_weight + sum(work.job.weight for work in others),
+            others_devices=self.problem.others_devices + wanted,
         )  # fmt: skip
 
     def _waiting(self, ids: Iterable[str]) -> list[Work]:
         return [
             look_at(self.jobs[id], self.rooms.kinds)
             for id in ids
-            if not self.jobs[id].placement and not self.jobs[id].frozen and self.works[id].options
+            if self.jobs[id].waits and self.works[id].options
         ]
 
     def _grant(self, grant: Grant) -> None:
         job = self.jobs[grant.id]
-        self.rooms.give(job.placement)
-        self.rooms.take(grant.placement)
+        self.rooms.give(job.placement, job)
+        self.rooms.take(grant.placement, job)
         self.jobs[grant.id] = replace(job, placement=grant.placement, plan=grant.plan)
         self.grants[grant.id] = grant
 
     # --- room from lower levels -----------------------------------------------------------------------------
 
-    def _take_from_lower(self, level: int, work: Work, options: Sequence[Option]) -> None:
+    def _take_from_lower(self, level: int, claims: Iterable[tuple[Work, Sequence[Option]]]) -> None:
         """Only devices that lower jobs hold from before this pass; what they have been granted in it comes later."""
         lower = [other for id, other in self.works.items() if self._may_lose(id, other, level)]
-        if not lower:
-            return
+        lowest = min((other.job.level for other in lower), default=level)
         clearing = Clearing(
-            self.rooms, by_node(lower), may=lambda _: True,
+            self.rooms, by_node(lower), may=lambda other: other.job.id not in self.grants,
             cost=lambda other: 2.0 ** (other.job.level - level) * (1.0 + 1e-3 * other.job.devices),
-            first=lambda other: (other.job.level, other.job.age_s),
+            first=lambda other: (other.job.level, other.job.age_s), enough=1.5 * 2.0 ** (lowest - level),
         )  # fmt: skip
-        for option in options[:WAYS]:
-            victims = clearing.victims(option, work.job.avoid)
-            for victim in victims:
-                self.rooms.give(victim.job.placement)
-            placement = self.rooms.find(option, work.job.avoid) if victims else NOTHING
-            for victim in victims:
-                self.rooms.take(victim.job.placement)
-            if placement:
-                for victim in victims:
-                    self._grant(Grant(victim.job.id, NOTHING))
-                self._grant(Grant(work.job.id, placement, option.plan, option.step_time_s))
-                return
+        hopeless: set[tuple[str, int, tuple[int, ...]]] = set()
+        for work, options in claims if lower else ():
+            for option in options[:WAYS]:
+                shape = option.kind, option.devices, option.per_node
+                free_to_go = not work.job.avoid and not work.job.holders
+                if free_to_go and shape in hopeless:
+                    continue
+                victims = clearing.victims(option, work.job)
+                if victims and self._swap(work, option, victims):
+                    break
+                if not victims and free_to_go:
+                    hopeless.add(shape)  # the more is taken, the less is left to take
+
+    def _swap(self, work: Work, option: Option, victims: Sequence[Work]) -> bool:
+        """The job gets its option, its victims lose their places; those with a shield get another one at once, or all
+        is as it was."""
+        before, seeker = (dict(self.jobs), dict(self.grants)), work.job
+        if not self.rooms.allows(work.job, option.devices):  # a device counts once: it takes over what its kin give up
+            given_up = {node for victim in victims for node in victim.job.placement}
+            others = tuple(node.id for node in self.rooms.nodes if node.id not in given_up)
+            seeker = replace(work.job, avoid=(*work.job.avoid, *others))
+        for victim in victims:
+            self._grant(Grant(victim.job.id, NOTHING))
+        if placement := self.rooms.find(option, seeker):
+            self._grant(Grant(work.job.id, placement, option.plan, option.step_time_s))
+            if all(self._place_shielded(victim) for victim in victims if victim.job.shield):
+                return True
+        for victim in victims:
+            self._grant(Grant(victim.job.id, NOTHING))
+        if placement:
+            self._grant(Grant(work.job.id, NOTHING))
+        for victim in victims:
+            self.rooms.take(victim.job.placement, victim.job)
+        self.jobs, self.grants = before
+        return False
+
+    def _place_shielded(self, victim: Work) -> bool:
+        for option in sorted(victim.options, key=lambda option: option.step_time_s):
+            if placement := self.rooms.find(option, victim.job):
+                self._grant(Grant(victim.job.id, placement, option.plan, option.step_time_s))
+                return True
+        return False
 
     def _may_lose(self, id: str, other: Work, level: int) -> bool:
         job = other.job
-        return job.level < level and not job.frozen and bool(job.placement) and id not in self.grants
+        able = not job.frozen and bool(job.placement) and id not in self.grants
+        return able and job.level < level and job.devices > job.shield
 
     # --- devices kept for a job that waits -------------------------------------------------------------------
 
@@ -164,21 +199,14 @@ class _Descent:
         """The nodes that will be its own are those where the last job ends soonest."""
         if not options:
             return
-        option = options[0]
         free_in_s = {node.id: 0.0 for node in self.rooms.nodes}
         for id, other in self.works.items():
             ends_s = other.left_s if other.current is not None and id not in self.grants else float("inf")
             for node in self.jobs[id].placement:
                 free_in_s[node] = max(free_in_s[node], ends_s)
-        fit = [room for room in self.rooms.nodes if room.kind == option.kind and room.id not in work.job.avoid]
-        kept: dict[str, int] = {}
-        needs = sorted(option.per_node, reverse=True) or [1] * option.devices
-        for room in sorted(fit, key=lambda room: (free_in_s[room.id], room.id)):
-            if needs and room.devices >= needs[0]:
-                kept[room.id] = self.rooms.free(room.id)
-                self.wait_s = max(self.wait_s, free_in_s[room.id])
-                del needs[: 1 if option.per_node else room.devices]
-        self.kept = {node: count for node, count in kept.items() if count}
+        nodes = self.rooms.soonest(options[0], work.job, free_in_s)
+        self.wait_s = max((free_in_s[node] for node in nodes), default=0.0)
+        self.kept = {node: free for node in nodes if (free := self.rooms.free(node))}
         self.rooms.take(self.kept)
 
     def _keep_for_probed(self, ids: Iterable[str]) -> None:

@@ -26,9 +26,11 @@ class MenuEntry:
     resize_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Menu:
-    """Entries by device kind, then ascending device count. An absent size has no plan that fits."""
+    """Entries by device kind, then ascending device count. An absent size has no plan that fits.
+
+    Compared by identity, so that what is made of it is found quickly."""
 
     entries: tuple[MenuEntry, ...]
     version: int = 1

@@ -18,12 +18,13 @@ LEVELS_GPU_S = (3_600.0, 36_000.0)
 
 
 class Fifo:
-    """First come, first served. A job behind the first blocked one starts if it ends before that one could start."""
+    """First come, first served; waiting counts by weight. A job behind the first blocked one starts if it ends before
+    that one could start."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = Rooms(problem.nodes)
+        rooms = Rooms.of(problem)
         works = [look_at(job, rooms.kinds) for job in problem.jobs]
-        waiting = sorted((w for w in works if not w.job.placement), key=lambda w: (-w.job.age_s, w.job.id))
+        waiting = sorted((w for w in works if w.job.waits), key=by_age)
         ends = [(w.left_s, w.job.placement) for w in works if w.job.placement and w.current is not None and w.known]
         grants: list[Grant] = []
         shadow_s: float | None = None
@@ -31,8 +32,8 @@ class Fifo:
             for option in asked_options(work):
                 if shadow_s is not None and not (work.known and work.takes_s(option) <= shadow_s):
                     continue
-                if placement := rooms.find(option, work.job.avoid):
-                    rooms.take(placement)
+                if placement := rooms.find(option, work.job):
+                    rooms.take(placement, work.job)
                     ends.append((work.takes_s(option), placement))
                     grants.append(_grant(work, option, placement))
                     break
@@ -41,12 +42,11 @@ class Fifo:
                     shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
         return tuple(grants)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
-        return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+        return [(work, asked_options(work)) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]], job: JobDemand) -> float:
@@ -56,7 +56,7 @@ def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]]
     for seconds, placement in sorted(ends, key=lambda end: end[0]):
         rooms.give(placement)
         given.append(placement)
-        if rooms.find(option, job.avoid):
+        if rooms.find(option, job):
             found = seconds
             break
     for placement in given:
@@ -73,7 +73,7 @@ class _Preempting:
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
         kinds = {node.id: node.kind for node in problem.nodes}
         works = [look_at(job, kinds) for job in problem.jobs]
-        order = sorted((w for w in works if not w.job.frozen), key=lambda work: (*self.key(work), work.job.id))
+        order = sorted((w for w in works if not w.job.fixed), key=lambda work: (*self.key(work), work.job.id))
         book = _Book(problem, order)
         grants: list[Grant] = []
         for work in order:
@@ -85,7 +85,6 @@ class _Preempting:
                 grants.append(Grant(work.job.id, NOTHING))
         return tuple(grants)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]
 
@@ -94,18 +93,20 @@ class _Book:
     """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either."""
 
     def __init__(self, problem: Problem, order: Iterable[Work]) -> None:
-        self.left, self.clear = Rooms(problem.nodes), Rooms(problem.nodes)
+        self.left, self.clear = Rooms.of(problem), Rooms(problem.nodes)
+        self.clear.left = self.left.left
         self.later: Counter[str] = Counter()
         for work in order:
-            self.left.give(work.job.placement)
+            self.left.give(work.job.placement, work.job)
             self.later.update(work.job.placement)
 
     def keep(self, job: JobDemand) -> bool:
         """Its turn has come: whether it still has its place, which it then keeps."""
         self.later.subtract(job.placement)
-        kept = all(self.left.free(node) >= count for node, count in job.placement.items())
+        there = all(self.left.free(node) >= count for node, count in job.placement.items())
+        kept = there and self.left.allows(job, job.devices)
         if kept:
-            self.left.take(job.placement)
+            self.left.take(job.placement, job)
         self._see(job.placement)
         return kept
 
@@ -113,8 +114,8 @@ class _Book:
         """A place of its size, at the cost of later jobs only where there is no other; taken."""
         for rooms in (self.clear, self.left):
             for option in asked_options(work):
-                if placement := rooms.find(option, work.job.avoid):
-                    self.left.take(placement)
+                if placement := rooms.find(option, work.job):
+                    self.left.take(placement, work.job)
                     self._see(placement)
                     return option, placement
         return None
@@ -152,6 +153,11 @@ class Las(_Preempting):
 
 def _log2(value: float) -> float:
     return math.log2(max(value, 1e-9))
+
+
+def by_age(work: Work) -> tuple[float, str]:
+    """The older first; a job of twice the weight ages twice as fast."""
+    return -work.job.age_s * work.job.weight, work.job.id
 
 
 def asked_options(work: Work) -> list[Option]:

@@ -49,12 +49,17 @@ class Options(tuple[Option, ...]):
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone."""
+    """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone.
+
+    switch: that the node hangs on; empty where unknown. slowdown: how many times as long a step takes there.
+    """
 
     id: str
     kind: str
     devices: int
     free: int
+    switch: str = ""
+    slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,9 @@ class JobDemand:
     it holds, or since it lost everything. frozen: not to be touched in this pass. asked: the device count its user
     asked for, for allocators that do not choose one; None for the least on its menu. avoid: nodes that it may not use.
     level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
+    holders: names under which caps count it. shield: while it runs it keeps at least so many devices; 0 where all may
+    be taken from it. queue: where it waits.
+    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work.
     """
 
     id: str
@@ -84,6 +92,19 @@ class JobDemand:
     avoid: tuple[str, ...] = ()
     level: int = 0
     expects: int = 0
+    holders: tuple[str, ...] = ()
+    shield: int = 0
+    queue: str = ""
+    past_gpu_s: tuple[float, ...] = ()
+
+    @property
+    def waits(self) -> bool:
+        return not self.placement and not self.frozen
+
+    @property
+    def fixed(self) -> bool:
+        """An allocator that cannot shrink jobs leaves those with a shield as they are."""
+        return self.frozen or (self.shield > 0 and bool(self.placement))
 
     @property
     def devices(self) -> int:
@@ -95,7 +116,8 @@ class Problem:
     """now_s: seconds of the caller's clock. Jobs not named in an answer keep what they have.
 
     others_weight, others_devices: of jobs that are decided apart, the sum of their weights, and how many devices they
-    hold or want at least.
+    hold or want at least. caps: devices that these jobs of each holder may have together. policies: of
+    queues that have their own.
     """
 
     now_s: float
@@ -103,6 +125,8 @@ class Problem:
     jobs: tuple[JobDemand, ...]
     others_weight: float = 0.0
     others_devices: int = 0
+    caps: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    policies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
-from policies.jct.ordered import asked_options
+from policies.jct.ordered import asked_options, by_age
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
@@ -25,22 +25,21 @@ class Slope:
     """See the module's recipe."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
-        rooms = Rooms(problem.nodes)
-        works = [work for job in problem.jobs if not job.frozen and (work := look_at(job, rooms.kinds)).options]
-        works.sort(key=lambda work: (-work.job.age_s, work.job.id))
+        rooms = Rooms.of(problem)
+        works = [work for job in problem.jobs if not job.fixed and (work := look_at(job, rooms.kinds)).options]
+        works.sort(key=by_age)
         free = [work for work in works if work.current is None or _settled(work)]
         for work in free:
-            rooms.give(work.job.placement)
+            rooms.give(work.job.placement, work.job)
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
-
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
-        return [(work, work.options) for work in sorted(waiting, key=lambda w: (-w.job.age_s, w.job.id))]
+        return [(work, work.options) for work in sorted(waiting, key=by_age)]
 
     def terms(self, work: Work) -> tuple[Term, ...]:
-        return (Term("seconds since submission", work.job.age_s),)
+        return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
 def _settled(work: Work) -> bool:
@@ -95,16 +94,16 @@ def _place(works: list[Work], targets: dict[str, Option], rooms: Rooms) -> tuple
             or (target.devices > current.devices and current.step_time_s < GAIN * target.step_time_s)
         )  # fmt: skip
         if keeps:
-            rooms.take(work.job.placement)
+            rooms.take(work.job.placement, work.job)
         else:
             moving.append(work)
     for work in sorted(moving, key=lambda w: (-targets[w.job.id].devices if w.job.id in targets else 0, w.job.id)):
         size = targets[work.job.id].devices if work.job.id in targets else 0
         found = next(
-            ((o, p) for o in reversed(work.options) if o.devices <= size and (p := rooms.find(o, work.job.avoid))), None
+            ((o, p) for o in reversed(work.options) if o.devices <= size and (p := rooms.find(o, work.job))), None
         )
         if found is not None:
-            rooms.take(found[1])
+            rooms.take(found[1], work.job)
             if found[1] != work.job.placement or found[0] != work.current:
                 grants.append(Grant(work.job.id, found[1], found[0].plan, found[0].step_time_s))
         elif work.job.placement:

@@ -1,7 +1,7 @@
 """Why a job waits: one code of the published list, one sentence with numbers, and when it may start."""
 
 from policies.jct.ledger import Ledger, numbers
-from policies.model.cluster import JobState, JobView
+from policies.model.cluster import JobView
 from policies.model.decision import Wait
 
 
@@ -57,11 +57,7 @@ def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_
     if free >= needed:
         text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."
         return Wait(job.id, "Priority", text, start_in_s)
-    lower = [
-        other.id
-        for other in ledger.snapshot.jobs
-        if other.state == JobState.RUNNING and other.priority < job.priority and not other.preemptible
-    ]
+    lower = [other.id for other in ledger.unstoppable if other.priority < job.priority]
     tail = f" {numbers(lower).capitalize()} of lower priority may not be stopped yet." if lower else ""
     if free:
         return Wait(job.id, "GangPartial", f"{what}; {free} are free, and a gang starts whole.{tail}", start_in_s)

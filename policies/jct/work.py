@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.jct.curve import options_of
+from policies.jct.gittins import expected_remaining
 from policies.jct.problem import JobDemand, Option
 
 UNSEEN_GPU_S = 600.0
@@ -39,7 +40,7 @@ class Work:
 
 
 def look_at(job: JobDemand, kinds: Mapping[str, str]) -> Work:
-    """Expected work grows with what a job has had: of heavy-tailed sizes, as much again is still to come.
+    """Work that nobody has declared is expected from what jobs like it took, and grows with what the job has had.
 
     kinds: of each node's devices.
     """
@@ -48,7 +49,7 @@ def look_at(job: JobDemand, kinds: Mapping[str, str]) -> Work:
     if job.remaining_steps is not None:
         return Work(job, options, job.remaining_steps, current, True)
     cheapest = min((option.devices * option.step_time_s for option in options), default=1.0)
-    steps = max(UNSEEN_GPU_S, job.attained_gpu_s) / cheapest
+    steps = expected_remaining(job.past_gpu_s, job.attained_gpu_s, UNSEEN_GPU_S) / cheapest
     return Work(job, options, steps, current, False)
 
 

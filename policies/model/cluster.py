@@ -81,7 +81,9 @@ class JobView:
     promised: devices kept for it until their holders are gone. preferred: the device count its user would choose.
     guaranteed: devices that no preemption may take from it once it has them (an SLA); 0 for best effort. preemptions,
     max_preemptions: how often it has been preempted, and may be at most. work_spread: standard deviation of
-    remaining_steps, as a part of them. observed: step times that its attempts have shown.
+    remaining_steps, as a part of them. observed: step times that its attempts have shown. live: it can change its
+    shape while it trains.
+    past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
     """
 
     id: int
@@ -111,6 +113,8 @@ class JobView:
     max_preemptions: int | None = None
     work_spread: float = 0.0
     observed: tuple["Observed", ...] = ()
+    live: bool = False
+    past_gpu_s: tuple[float, ...] = ()
 
     @property
     def pending(self) -> bool:
@@ -156,10 +160,12 @@ class UserView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """policy: the name of the policy that orders this queue's jobs; empty for the cluster's own."""
+    """policy: the name of the policy that orders this queue's jobs; empty for the cluster's own. max_devices: all its
+    jobs together hold at most so many; None for no limit."""
 
     name: str
     policy: str = ""
+    max_devices: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

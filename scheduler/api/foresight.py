@@ -5,8 +5,8 @@ from fastapi.responses import Response
 
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import JobId, Plain, answer
+from scheduler.api.foresight_shapes import Coverage, EtaView
 from scheduler.api.ranges import estimate_view, parts_of, parts_so_far, range_view, why_unknown
-from scheduler.api.shapes import Coverage, EtaView
 from scheduler.api.times import rfc3339
 from scheduler.core.entities import JobState, Result
 from scheduler.core.ledger import ledger

@@ -12,11 +12,11 @@ from pydantic import Field
 
 from scheduler.api.access import CallerDep
 from scheduler.api.answers import MAX_ID, MAX_LIMIT, Strict, answer
-from scheduler.api.ranges import range_view
-from scheduler.api.shapes import HistoryPage, HistoryRow, RunView
+from scheduler.api.foresight_shapes import HistoryPage, HistoryRow, RunView
+from scheduler.api.ranges import estimate_view, range_view
 from scheduler.api.times import rfc3339, seconds
 from scheduler.api.views import used_by
-from scheduler.core.entities import Attempt, AttemptKind, Moment
+from scheduler.core.entities import Attempt, AttemptKind, Moment, Result
 from scheduler.core.ledger import ledger
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -60,6 +60,7 @@ def history_row(story: Story, state: State) -> HistoryRow:
         startup_s=seconds(cut.startup_us), training_s=seconds(cut.training_us),
         preemptions_s=seconds(cut.preemptions_us), cleanup_s=seconds(cut.cleanup_us), gpu_s=used["gpu_s"],
         lost_gpu_s=used["lost_gpu_s"], foreseen=range_view(seen), runs=runs,
+        estimates=[estimate_view(one, ended_us if job.result is Result.COMPLETED else None) for one in story.estimates],
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from pydantic import Field
 from policies import registry
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import MAX_ID, Body, Plain, answer
+from scheduler.api.foresight_shapes import PlannedView, WhatIf
 from scheduler.api.ranges import parts_of, range_view, why_unknown
 from scheduler.api.rehearsal import whatif_view
-from scheduler.api.shapes import PlannedView, WhatIf
-from scheduler.api.submitting import admit, allowed_priority
+from scheduler.api.submitting import admit, allowed_priority, past_parents
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change, CoreEvent, Submit, Write
 from scheduler.core.records import Drain, Team
@@ -118,7 +118,9 @@ async def plan(candidate: Candidate, caller: CallerDep, _: Plain) -> Response:
     """When the job would start and end if it were submitted now, and on what; nothing is submitted."""
     spec = await admit(caller, parse_document({"team": caller.token.team, **candidate.job}))
     key = candidate.spec_key or spec_key(spec.what_runs, spec.arguments, spec.global_batch, f"below {spec.workdir}")
-    seen = await caller.cluster.forecasts.submitted(Submit(request=0, spec=spec, spec_key=key, user=caller.user))
+    past = await past_parents(caller, spec)
+    event = Submit(request=0, spec=spec, spec_key=key, user=caller.user, past=past)
+    seen = await caller.cluster.forecasts.submitted(event)
     return answer(
         PlannedView(
             start=range_view(seen.start), end=range_view(seen.end), unknown=why_unknown(seen), nodes=seen.nodes,

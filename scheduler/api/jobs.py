@@ -9,8 +9,9 @@ from pydantic import BeforeValidator, Field
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried, IfMatch, etag
 from scheduler.api.answers import MAX_LIMIT, Body, JobId, Plain, Strict, answer
+from scheduler.api.foresight_shapes import WhatIf
 from scheduler.api.paging import from_cursor, page
-from scheduler.api.shapes import JobPage, JobView, WhatIf
+from scheduler.api.shapes import JobPage, JobView
 from scheduler.api.submitting import admit, allowed_priority, check_queue, check_secrets, past_parents, same
 from scheduler.api.times import rfc3339
 from scheduler.api.views import Moment, job_summary, job_view

@@ -9,7 +9,8 @@ from pydantic import BeforeValidator
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import Body, JobId, answer
-from scheduler.api.shapes import JobView, WhatIf
+from scheduler.api.foresight_shapes import WhatIf
+from scheduler.api.shapes import JobView
 from scheduler.api.views import Moment, job_view
 from scheduler.core.events import Order, Verb
 from scheduler.jobfile.model import Signals, signal_name

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from policies.jct.terms import Term, sums
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import JobId, Plain, answer
-from scheduler.api.shapes import PrioView, RankView, TermView
+from scheduler.api.foresight_shapes import PrioView, RankView, TermView
 from scheduler.core.entities import Job, JobState, Wanted
 from scheduler.core.errors import Code, JctError
 from scheduler.core.shown import shown_state

@@ -1,6 +1,6 @@
 """How ranges, parts and estimates look from outside."""
 
-from scheduler.api.shapes import EstimateView, Parts, RangeView
+from scheduler.api.foresight_shapes import EstimateView, Parts, RangeView
 from scheduler.api.times import rfc3339, seconds
 from scheduler.core.entities import Estimate
 from scheduler.core.ledger import Ledger

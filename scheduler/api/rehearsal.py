@@ -12,8 +12,8 @@ from fastapi.responses import Response
 
 from scheduler.api.answers import answer
 from scheduler.api.cluster import Cluster
+from scheduler.api.foresight_shapes import MovedView, TeamChangeView, WhatIf
 from scheduler.api.problems import problem, request_id
-from scheduler.api.shapes import MovedView, TeamChangeView, WhatIf
 from scheduler.api.times import rfc3339
 from scheduler.core.errors import JctError
 from scheduler.core.events import Cancel, Hold, Release

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from policies.registry import queue_policies
 from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried, IfMatch
 from scheduler.api.answers import Body, Plain, answer
+from scheduler.api.foresight_shapes import WhatIf
 from scheduler.api.rehearsal import TRIED
-from scheduler.api.shapes import RecordList, RecordView, WhatIf
+from scheduler.api.shapes import RecordList, RecordView
 from scheduler.core.accounts import shares
 from scheduler.core.caps import Use, use_of
 from scheduler.core.edits import version_of
@@ -31,6 +33,12 @@ router = APIRouter(tags=["tenants"])
 Limit = Annotated[int, Field(ge=0, le=10**6)]
 Offset = Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Names = Annotated[list[Name], Field(max_length=1_000)]
+
+
+def _policy(name: str) -> str:
+    if name and name not in queue_policies():
+        raise ValueError(f"a queue's policy is one of {', '.join(queue_policies())}, or empty for the cluster's own")
+    return name
 
 
 class Caps(Body):
@@ -52,6 +60,7 @@ class UserBody(Caps):
 
 class QueueBody(Caps):
     teams: Names = Field(default_factory=list)
+    policy: Annotated[str, Field(max_length=100), AfterValidator(_policy)] = ""
     priority: Offset = 0
     paused: bool = False
 
@@ -60,6 +69,7 @@ class ClassBody(Body):
     value: Priority = 50
     teams: Names = Field(default_factory=list)
     users: Names = Field(default_factory=list)
+    guaranteed: bool = False
 
 
 class Named(Body):

@@ -11,8 +11,9 @@ from scheduler.api import acts
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried
 from scheduler.api.answers import Body, Plain, answer
+from scheduler.api.foresight_shapes import WhatIf
 from scheduler.api.rehearsal import TRIED
-from scheduler.api.shapes import RecordList, RecordView, WhatIf
+from scheduler.api.shapes import RecordList, RecordView
 from scheduler.api.times import rfc3339
 from scheduler.core.edits import version_of
 from scheduler.core.errors import Code, JctError

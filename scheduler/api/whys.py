@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import JobId, Plain, answer
-from scheduler.api.shapes import WhyView
+from scheduler.api.foresight_shapes import WhyView
 from scheduler.api.times import rfc3339, seconds
 from scheduler.core.entities import JobState
 from scheduler.core.shown import shown_reason, shown_state

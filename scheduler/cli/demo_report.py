@@ -7,7 +7,7 @@ from rich.table import Table
 
 Job = dict[str, Any]
 
-PARTS = ("queueing", "startup", "training", "cleanup")
+PARTS = ("queueing", "startup", "training", "preemptions", "cleanup")
 
 
 def report(console: Console, jobs: list[Job]) -> bool:
@@ -32,11 +32,11 @@ def stage_counts(job: Job) -> list[int]:
 
 
 def _table(jobs: list[Job]) -> Table:
-    title = "JCT in seconds = queueing + start-up + training + clean-up"
+    title = "JCT in seconds = queueing + start-up + training + preemptions + clean-up"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("ID", "NAME", "RESULT"):
         table.add_column(title, no_wrap=True)
-    for title in ("JCT", "QUEUE", "START", "TRAIN", "CLEAN", "ATTEMPTS"):
+    for title in ("JCT", "QUEUE", "START", "TRAIN", "PRE", "CLEAN", "TRIES"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("STAGES", no_wrap=True)
     table.add_column("VAL. LOSS", no_wrap=True)

@@ -75,13 +75,13 @@ def write_lines(rows: Iterable[Row], file: TextIO) -> None:
 
 
 def write_csv(rows: Iterable[Row], file: TextIO) -> None:
-    """Flat columns; the range that was foreseen in three of them, the runs as JSON in the last."""
+    """Flat columns; the range that was foreseen in three of them; what was estimated, and the runs, as JSON."""
     writer: Any = None
     for row in rows:
         foreseen = row["foreseen"] or {}
-        flat = {key: value for key, value in row.items() if key not in ("foreseen", "runs")}
+        flat = {key: value for key, value in row.items() if key not in ("foreseen", "estimates", "runs")}
         flat |= {f"foreseen_{end}": foreseen.get(end) for end in ("earliest", "likely", "latest")}
-        flat["runs"] = json.dumps(row["runs"])
+        flat |= {key: json.dumps(row[key]) for key in ("estimates", "runs")}
         if writer is None:
             writer = csv.DictWriter(file, flat)
             writer.writeheader()

@@ -124,7 +124,8 @@ def _attempt(client: Client, id: int, sources: list[Source], number: int, follow
 
 
 def _piece(client: Client, id: int, source: Source, number: int, follow: bool) -> bool:
-    """Print the next piece; whether there was one."""
+    """Print the next piece; whether there is more. What is written while one reads is there at the next look, so that a
+    busy log is not asked for without end."""
     query: dict[str, Any] = {"attempt": number, "member": source.member}
     begins = source.tail is not None or source.since_s is not None
     query |= {"tail": source.tail, "since_s": source.since_s} if begins else {"offset": source.offset}
@@ -134,11 +135,10 @@ def _piece(client: Client, id: int, source: Source, number: int, follow: bool) -
     if not begins and first > source.offset:
         say(f"jct: {first - source.offset} bytes of member {source.member}'s log are gone: it had reached its cap")
     source.offset, source.tail, source.since_s = first + len(answer.data), None, None
-    source.over = source.offset >= int(answer.headers["x-log-size"]) and (
-        not follow or answer.headers["x-log-open"] == "false"
-    )
+    at_end = source.offset >= int(answer.headers["x-log-size"])
+    source.over = at_end and (not follow or answer.headers["x-log-open"] == "false")
     _write(source, answer.data)
-    return bool(answer.data)
+    return bool(answer.data) and not at_end
 
 
 def _write(source: Source, data: bytes) -> None:

@@ -22,7 +22,7 @@ Add = Annotated[int | None, typer.Option(help="Added to the priority of its jobs
 
 def team(
     action: Action = "ls", name: Name = None, max_devices: Cap = None, max_running: Cap = None, max_pending: Cap = None,
-    weight: Annotated[float | None, typer.Option(help="Its fair share, in what usage shows.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Its fair share, against the others'.")] = None,
     priority: Add = None, json: Json = False,
 ) -> None:  # fmt: skip
     """List teams with what they use, or set a team's caps, weight and priority."""
@@ -41,20 +41,26 @@ def user(
 def queues(
     action: Action = "ls", name: Name = None, max_devices: Cap = None, max_running: Cap = None, max_pending: Cap = None,
     teams: List = None, priority: Add = None,
+    policy: Annotated[str | None, typer.Option(help="Orders its jobs; `none` for the cluster's own.")] = None,
     paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Take jobs, but start none.")] = None,
     json: Json = False,
 ) -> None:  # fmt: skip
     """List queues, or set who may use one, its caps, and whether it is paused."""
-    more = {"teams": _names(teams), "priority": priority, "paused": paused}
+    policy = "" if policy == NONE else policy
+    more = {"teams": _names(teams), "policy": policy, "priority": priority, "paused": paused}
     _do("queues", "queue", action, name, {**_caps(max_devices, max_running, max_pending), **more}, json)
 
 
 def priority_class(
     action: Action = "ls", name: Name = None, value: Annotated[int | None, typer.Option(help="The priority.")] = None,
-    teams: List = None, users: List = None, json: Json = False,
+    teams: List = None, users: List = None,
+    guaranteed: Annotated[
+        bool | None, typer.Option("--guaranteed/--best-effort", help="Their minimum is never taken from its jobs.")
+    ] = None,
+    json: Json = False,
 ) -> None:  # fmt: skip
-    """List priority classes, or set one's value and who may use it."""
-    fields = {"value": value, "teams": _names(teams), "users": _names(users)}
+    """List priority classes, or set one's value, who may use it, and whether its jobs keep their minimum."""
+    fields = {"value": value, "teams": _names(teams), "users": _names(users), "guaranteed": guaranteed}
     _do("priority-classes", "class", action, name, fields, json)
 
 

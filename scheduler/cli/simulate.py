@@ -7,7 +7,8 @@ import typer
 
 if TYPE_CHECKING:
     from policies.jct.policy import Policy
-    from scheduler.simulator.simulate import Nodes, Run
+    from scheduler.simulator.simulate import Run
+    from scheduler.simulator.workload import Nodes
 
 
 def simulate(
@@ -36,7 +37,7 @@ def simulate(
     from scheduler.simulator.exported import is_export, read_export
     from scheduler.simulator.simulate import Simulation
     from scheduler.simulator.summary import summarise
-    from scheduler.simulator.workload import BadWorkload, read_workload
+    from scheduler.simulator.workload import BadWorkload, on_nodes, read_workload
 
     if remaining not in ("exact", "unknown"):
         raise typer.BadParameter(f"--remaining is exact or unknown, not {remaining!r}")
@@ -45,9 +46,9 @@ def simulate(
         chosen = [(name, _policy(name, noise, seed)) for name in policy.split(",")]
         kinds = {group.kind: group.count * group.devices for group in groups}
         if is_export(workload):
-            found = read_export(workload, kinds)
+            found = on_nodes(read_export(workload, kinds), groups)
         else:
-            found = read_workload(workload, profiles, kinds, restart_cost, groups[0].devices)
+            found = read_workload(workload, profiles, groups, restart_cost)
     except (BadWorkload, ValueError, OSError) as error:
         raise typer.BadParameter(str(error)) from error
     summaries: dict[str, dict[str, Any]] = {}
@@ -66,7 +67,7 @@ def simulate(
 
 def parse_nodes(text: str) -> "list[Nodes]":
     """ "8x8" or "8x4:a100,4x8:v100". Raises ValueError."""
-    from scheduler.simulator.simulate import Nodes
+    from scheduler.simulator.workload import Nodes
 
     groups: list[Nodes] = []
     for part in text.split(","):

@@ -13,7 +13,7 @@ from scheduler.core.reserved import closed_nodes, drain_of
 from scheduler.core.snapshot import offered, priority_of
 from scheduler.core.state import State
 
-_LACKING = ("Resources", "GangPartial", "TooLarge", "NoSuchGPUType", "Priority")
+_LACKING = ("Resources", "GangPartial", "TooLarge", "NoSuchGPUType", "Priority", "Draining", "Reservation")
 
 Kinds = tuple[str, ...]
 

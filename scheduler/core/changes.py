@@ -17,7 +17,6 @@ from scheduler.core.beginnings import lease_device
 from scheduler.core.endings import stop_attempt
 from scheduler.core.entities import (
     Attempt,
-    AttemptKind,
     AttemptState,
     EndCause,
     Generation,
@@ -27,29 +26,21 @@ from scheduler.core.entities import (
     Member,
 )
 from scheduler.core.leases import drop_generation
+from scheduler.core.preemptible import changes_live
 from scheduler.core.state import Change, State
 from scheduler.core.turn import Turn
-from scheduler.protocol.messages import Phase, Report
+from scheduler.protocol.messages import Report
 
 
 def can_change(state: State, start: Start) -> bool:
     """Whether a running job can take these devices and this plan without stopping."""
     attempt = state.open_attempt(start.job)
-    if attempt is None or attempt.state is not AttemptState.RUNNING or attempt.kind is not AttemptKind.TRAIN:
+    if attempt is None or start.plan is None or state.proposed(attempt.job, attempt.number) is not None:
         return False
-    if start.plan is None or state.proposed(attempt.job, attempt.number) is not None:
-        return False
-    if state.stops_to_change.get(attempt.job) == attempt.number:
-        return False
-    present = state.present_members(attempt.job, attempt.number)
-    reports = [state.reports.get((member.job, member.attempt, member.number)) for member in present]
-    if not all(report is not None and report.live and report.phase not in _OVER for report in reports):
-        return False
-    own = {member.device for member in present}
-    return all(device in own or _comes_free(state, device) for device in start.devices)
-
-
-_OVER = (Phase.EXITED, Phase.GONE)
+    own = {member.device for member in state.present_members(attempt.job, attempt.number)}
+    return changes_live(state, attempt) and all(
+        device in own or _comes_free(state, device) for device in start.devices
+    )
 
 
 def _comes_free(state: State, device: str) -> bool:

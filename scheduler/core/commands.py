@@ -1,10 +1,12 @@
 """Command jobs for policies, which think in layers and steps: as many equal layers as devices, steps of a second.
 
-Nothing is known of a program's speed, so more devices are taken to help as a pipeline of many micro-batches would.
+Nothing is known of a program's speed before it tells its step times, so more devices are taken to help as a pipeline of
+many micro-batches would.
 """
 
 from functools import lru_cache
 
+from policies.jct.explored import COMMAND
 from policies.model.cluster import MenuRequest
 from policies.model.profile import LayerProfile, ModelProfile
 from scheduler.protocol.spec import JobSpec
@@ -32,4 +34,4 @@ def _profile(devices: int) -> ModelProfile:
     """One step on one device takes a second."""
     each_s = 1.0 / (3 * MICROBATCHES * devices)
     layers = tuple(LayerProfile(f"device-{n}", each_s, each_s, each_s, 0, 0, 0) for n in range(devices))
-    return ModelProfile("command", 1, "any", layers)
+    return ModelProfile(COMMAND, 1, "any", layers)

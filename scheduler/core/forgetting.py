@@ -52,5 +52,5 @@ def _forget(state: State, job: Job) -> None:
     state.known.pop(state.jobs.pop(job.id).spec_key, None)
     for moment in Moment:
         state.estimates.pop((job.id, moment), None)
-    for book in (state.start_at_us, state.changed_us, state.stops_to_change):
+    for book in (state.start_at_us, state.changed_us, state.stops_to_change, state.took, state.views):
         book.pop(job.id, None)

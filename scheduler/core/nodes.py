@@ -33,6 +33,7 @@ def hello(turn: Turn, event: NodeHello) -> None:
     if old is None or turn.state.said_hello.get(said.node) != said.session:
         turn.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
     turn.state.said_hello[said.node] = said.session
+    turn.state.labels[said.node] = dict(said.labels)
     turn.state.heard_us[said.node] = turn.now
     _take_devices(turn, said)
     if old is not None and old.boot != said.boot:
@@ -89,6 +90,7 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     text = f"nothing heard for {quiet / 1e6:.0f} s"
     turn.note("NodeLost", text, node=node.id)
     turn.state.said_hello.pop(node.id, None)
+    turn.state.undrained.pop(node.id, None)
     for attempt, member in _members_on(turn, node.id):
         job = turn.state.jobs[attempt.job]
         why = f"node {node.id} is lost: {text}"

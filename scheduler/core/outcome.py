@@ -43,6 +43,9 @@ _REQUEUED_FREE = (
 )
 _FAULTS = (EndCause.RANK_LOST, EndCause.STALLED, EndCause.NODE_LOST, EndCause.START_FAILED)
 
+GOLDEN = 0.618033988749895
+"""Its multiples spread evenly between whole numbers."""
+
 
 def blame(ours: EndCause | None, members: list[Member], all_finish: bool = False) -> tuple[EndCause, Member | None]:
     """The attempt's cause, and the member it is read from.
@@ -106,12 +109,18 @@ def after_attempt(
     if cause in _REQUEUED_FREE:
         return _queued(job, message, now, us(job.spec.retries_backoff_s) if verdict == "requeue" else 0)
     if cause is EndCause.FAILED and verdict != "fail" and job.failures < job.spec.retries_max:
-        wait = us(job.spec.retries_backoff_s * 2**job.failures)
+        wait = us(_jittered(job, job.spec.retries_backoff_s * 2**job.failures))
         return _queued(replace(job, failures=job.failures + 1), message, now, wait)
     if cause in _FAULTS and job.faults < cfg.fault_limit:
-        wait = us(min(cfg.backoff_s * 2**job.faults, cfg.backoff_cap_s)) if cause is EndCause.START_FAILED else 0
+        backoff_s = _jittered(job, min(cfg.backoff_s * 2**job.faults, cfg.backoff_cap_s))
+        wait = us(backoff_s) if cause is EndCause.START_FAILED else 0
         return _queued(replace(job, faults=job.faults + 1), message, now, wait)
     return _done(job, _RESULT[cause], message, now, "job")
+
+
+def _jittered(job: Job, seconds: float) -> float:
+    """Up to a quarter longer, by the job's id: jobs that failed together are not all tried again together."""
+    return seconds * (1.0 + 0.25 * (job.id * GOLDEN % 1.0))
 
 
 def _done(job: Job, result: Result, text: str, now: int, by: str) -> Outcome:

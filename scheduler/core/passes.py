@@ -24,17 +24,20 @@ from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
 from scheduler.core.events import Planned
 from scheduler.core.reserved import closed_nodes
 from scheduler.core.settings import us
-from scheduler.core.snapshot import priority_of, take_snapshot
+from scheduler.core.snapshot import HALF_LIFE_S, priority_of, take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
 
 
-def take_plan(state: State, now: int, gap_s: float = 0.0) -> Plan | None:
-    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh."""
+def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = HALF_LIFE_S) -> Plan | None:
+    """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh.
+
+    half_life_s: of what teams have used.
+    """
     if state.planning or not state.plan_wanted or now < state.planned_us + us(gap_s):
         return None
     state.planning, state.plan_wanted, state.planned_us = True, False, now
-    return Plan(take_snapshot(state, now))
+    return Plan(take_snapshot(state, now, half_life_s))
 
 
 def planned(turn: Turn, event: Planned) -> None:

@@ -11,8 +11,7 @@ DEFAULT_QUEUE = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
-    """weight: its fair share, against the others', in what usage shows; passes do not look at it. priority: added to
-    that of its jobs. max_pending: jobs that wait.
+    """weight: its fair share, against the others'. priority: added to that of its jobs. max_pending: jobs that wait.
 
     capped_lease: first lease made under the present caps; older ones may exceed a cap that was lowered below what was
     in use.
@@ -43,12 +42,13 @@ class User:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """teams: who may submit to it, all where empty. priority: added to that of its jobs. paused: its jobs are accepted
-    but not started."""
+    """teams: who may submit to it, all where empty. policy: orders its jobs, the daemon's own where empty.
+    priority: added to that of its jobs. paused: its jobs are accepted but not started."""
 
     kind: ClassVar[str] = "queue"
     name: str
     teams: tuple[str, ...] = ()
+    policy: str = ""
     priority: int = 0
     paused: bool = False
     max_devices: int | None = None
@@ -59,13 +59,15 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityClass:
-    """A named priority. teams and users: who may use it; everybody where both are empty."""
+    """A named priority. teams and users: who may use it; everybody where both are empty. guaranteed: what its jobs
+    have of their minimum is never taken from them."""
 
     kind: ClassVar[str] = "class"
     name: str
     value: int
     teams: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    guaranteed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from scheduler.core.entities import (
     ProfileRecord,
 )
 from scheduler.core.leases import free_device
+from scheduler.core.preemptible import observe
 from scheduler.core.quarantine import quarantine
 from scheduler.core.state import Progress, Role
 from scheduler.core.targets import pilot_of
@@ -88,6 +89,7 @@ def _take_progress(turn: Turn, job: Job, report: Report) -> None:
     for name in ("loss", "step_time_s", "saved", "first_evaluation", "last_evaluation"):
         if (value := getattr(report, name)) is not None:
             setattr(progress, name, value)
+    observe(state, job, report)
     _keep_facts(turn, job, report)
     attempt = state.attempts[report.job, report.attempt]
     if report.resumed_step is not None and attempt.resumed_step is None:

@@ -6,7 +6,6 @@ from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobVie
 from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.entities import (
     Attempt,
-    AttemptKind,
     AttemptState,
     Generation,
     Job,
@@ -16,23 +15,42 @@ from scheduler.core.entities import (
     Wanted,
 )
 from scheduler.core.entities import JobState as Stored
-from scheduler.core.obstacles import Looker
-from scheduler.core.reserved import closed_nodes, drain_of
-from scheduler.core.settings import us
-from scheduler.core.state import State
+from scheduler.core.obstacles import Looker, Obstacle
+from scheduler.core.past_work import PastWork, attained_gpu_s, attempts_of
+from scheduler.core.preemptible import changes_live, guaranteed, preemptible
+from scheduler.core.reserved import closed_nodes, drain_of, in_force
+from scheduler.core.settings import CoreSettings
+from scheduler.core.state import State, Viewed
+from scheduler.core.tenants import queue_views, team_views, user_views
+
+HALF_LIFE_S = CoreSettings().half_life_s
+
+SWITCH = "switch"
+"""The label by which an agent tells which network switch its node hangs on."""
 
 
-def take_snapshot(state: State, now: int) -> ClusterSnapshot:
-    """Devices that may be offered, and all jobs that hold or want some."""
+def take_snapshot(state: State, now: int, half_life_s: float = HALF_LIFE_S) -> ClusterSnapshot:
+    """All devices that are there, and all jobs that hold or want some. half_life_s: of what teams have used."""
     looker = Looker.at(state, now)
-    jobs = [_job_view(state, job, now, looker) for job in state.jobs.values() if _takes_part(job)]
-    return ClusterSnapshot(version=state.version, now_us=now, devices=_devices(state), jobs=tuple(jobs))
+    lent, past = inherited(state), PastWork.of(state)
+    jobs = tuple(
+        _view(state, job, now, looker, past, lent.get(job.id, 0)) for job in state.jobs.values() if _takes_part(job)
+    )
+    return ClusterSnapshot(
+        version=state.version, now_us=now, devices=_devices(state, now), jobs=jobs,
+        teams=team_views(state, now, half_life_s), users=user_views(state), queues=queue_views(state),
+    )  # fmt: skip
 
 
 def offered(state: State, device_id: str) -> bool:
-    """Healthy, not drained, on a node that is UP and has said Hello to this daemon, and nothing unknown runs there."""
+    """It is there and not drained."""
+    return is_there(state, device_id) and drain_of(state, device_id) is None
+
+
+def is_there(state: State, device_id: str) -> bool:
+    """Healthy, on a node that is UP and has said Hello to this daemon, and nothing unknown runs there."""
     device = state.devices.get(device_id)
-    if device is None or not device.healthy or drain_of(state, device_id) is not None:
+    if device is None or not device.healthy:
         return False
     node = state.nodes.get(device.node)
     up = node is not None and node.state is NodeState.UP and device.node in state.said_hello
@@ -45,6 +63,18 @@ def priority_of(state: State, job: Job) -> int:
     return job.priority + (team.priority if team is not None else 0) + (queue.priority if queue is not None else 0)
 
 
+def inherited(state: State) -> dict[int, int]:
+    """Priorities that waiting jobs have from those that wait for them, however indirectly: what an urgent job depends
+    on is urgent too. A job waits for older ones only."""
+    found: dict[int, int] = {}
+    for job in reversed(list(state.jobs.values())):
+        if job.waits_for and job.state is Stored.QUEUED:
+            own = max(priority_of(state, job), found.get(job.id, 0))
+            for parent, _ in job.waits_for:
+                found[parent] = max(own, found.get(parent, 0))
+    return found
+
+
 def remaining_steps(state: State, job: Job) -> int:
     """Declared steps less those done; of a waiting job, less those saved. At least 1."""
     if job.spec.is_command:
@@ -54,7 +84,7 @@ def remaining_steps(state: State, job: Job) -> int:
     return max(1, (job.total_steps or state.probed(job).total_steps or 1) - (done or 0))
 
 
-def _devices(state: State) -> tuple[DeviceView, ...]:
+def _devices(state: State, now: int) -> tuple[DeviceView, ...]:
     holder: dict[str, int] = {}
     promised: dict[str, int] = {}
     withheld: dict[str, int] = {}
@@ -62,13 +92,17 @@ def _devices(state: State) -> tuple[DeviceView, ...]:
         _book(state, lease, holder, promised, withheld)[lease.device] = lease.job
     for job, (start, _) in state.resizing.items():
         promised.update((device, job) for device in start.devices)
+    reserved = {node: item.team for item in in_force(state, now) for node in item.nodes}
     return tuple(
         DeviceView(
             id=device.id, node=device.node, kind=device.kind, memory_bytes=device.memory_bytes,
             holder=holder.get(device.id), promised=promised.get(device.id),
+            switch=state.labels.get(device.node, {}).get(SWITCH, ""),
+            offered=drain_of(state, device.id) is None and reserved.get(device.node) != "",
+            reserved_for=reserved.get(device.node, ""),
         )
         for device in state.devices.values()
-        if offered(state, device.id) and device.id not in withheld
+        if is_there(state, device.id) and device.id not in withheld
     )
 
 
@@ -87,30 +121,55 @@ def _takes_part(job: Job) -> bool:
     return job.state is Stored.ACTIVE or (job.state is Stored.QUEUED and job.wanted is Wanted.RUN)
 
 
-def _job_view(state: State, job: Job, now: int, looker: Looker) -> JobView:
+def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent: int) -> JobView:
+    """Of a job that waits mostly the last pass's: thousands may wait, and little of them changes.
+
+    lent: the priority of the most urgent job that waits for this one.
+    """
+    if job.state is Stored.ACTIVE or looker.limited:
+        obstacle = looker.obstacle(job) if job.state is Stored.QUEUED else None
+        return _job_view(state, job, now, looker, past, lent, obstacle)
+    obstacle = looker.obstacle(job)
+    around = (
+        obstacle, lent, priority_of(state, job), guaranteed(state, job), state.probed(job), now < job.avoid_until_us,
+        tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
+    )  # fmt: skip
+    last = state.views.get(job.id)
+    if last is not None and last.job is job and last.around == around:
+        return last.view
+    view = _job_view(state, job, now, looker, past, lent, obstacle)
+    state.views[job.id] = Viewed(job, around, view)
+    return view
+
+
+def _job_view(
+    state: State, job: Job, now: int, looker: Looker, past: PastWork, lent: int, obstacle: Obstacle | None
+) -> JobView:
     attempt = state.open_attempt(job.id)
     proposed = state.proposed(job.id, attempt.number) if attempt is not None else None
     generation = proposed or (state.generation_of(job.id, attempt.number) if attempt is not None else None)
     leases = _leases(looker, attempt, generation)
-    history = _history(state, job)
-    obstacle = looker.obstacle(job) if attempt is None else None
+    history = attempts_of(state, job)
     avoid = job.avoid if now < job.avoid_until_us else ()
+    attained, known = attained_gpu_s(state, history, now), bool(job.total_steps or state.probed(job).total_steps)
     return JobView(
-        id=job.id, team=job.spec.team, priority=priority_of(state, job), submitted_us=job.place_us,
+        id=job.id, team=job.spec.team, priority=max(priority_of(state, job), lent), submitted_us=job.place_us,
         state=_state(attempt), menu=_within_caps(looker, job, menu_request(state, job)),
         remaining_steps=remaining_steps(state, job),
         devices=tuple(lease.device for lease in leases if lease.state is LeaseState.HELD),
         plan=generation.plan if generation is not None else None,
-        preemptible=attempt is not None and proposed is None and _preemptible(job, attempt, now),
+        preemptible=attempt is not None and proposed is None and preemptible(state, job, attempt, now),
         avoid=(*avoid, *(node for node in closed_nodes(state, job, now) if node not in avoid)),
         blocked=":".join(obstacle) if obstacle is not None else "",
         retry_at_us=job.retry_at_us, device_kinds=job.spec.device_kinds,
-        work_known=bool(job.total_steps or state.probed(job).total_steps),
-        attained_gpu_s=_attained_gpu_s(state, history, now), changed_us=_changed_us(state, job, history),
+        work_known=known, past_gpu_s=() if known else past.like(job),
+        attained_gpu_s=attained, changed_us=_changed_us(state, job, history),
         changes=_changes(state, history),
         preferred=job.spec.preferred_devices,
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
-        user=job.user, preemptions=job.preemptions,
+        user=job.user, queue=job.spec.queue, guaranteed=guaranteed(state, job), preemptions=job.preemptions,
+        max_preemptions=job.spec.max_preemptions, observed=tuple(state.observed.get(job.id, {}).values()),
+        live=attempt is not None and changes_live(state, attempt),
     )
 
 
@@ -143,22 +202,6 @@ def _changes(state: State, history: list[Attempt]) -> int:
     return max(0, sum(shapes) - 1)
 
 
-def _history(state: State, job: Job) -> list[Attempt]:
-    """The job's training attempts that are in memory, oldest first."""
-    found = (state.attempts.get((job.id, number)) for number in range(1, job.last_attempt + 1))
-    return [attempt for attempt in found if attempt is not None and attempt.kind is not AttemptKind.PROBE]
-
-
-def _attained_gpu_s(state: State, history: list[Attempt], now: int) -> float:
-    """Device-seconds held, from the moment a gang was whole to its end, as if it always had its last shape."""
-    total = 0
-    for attempt in history:
-        if attempt.starting_us is not None:
-            until = attempt.ended_us if attempt.ended_us is not None else now
-            total += len(state.present_members(attempt.job, attempt.number)) * (until - attempt.starting_us)
-    return total / 1e6
-
-
 def _changed_us(state: State, job: Job, history: list[Attempt]) -> int:
     if not history:
         return job.submitted_us
@@ -170,15 +213,6 @@ def _state(attempt: Attempt | None) -> str:
     if attempt is None:
         return JobState.PENDING
     return JobState.STOPPING if attempt.state is AttemptState.STOPPING else JobState.RUNNING
-
-
-def _preemptible(job: Job, attempt: Attempt, now: int) -> bool:
-    """No victim until it has a checkpoint newer than its resume point, or has run its minimum (LIFECYCLE 13)."""
-    if not job.spec.preemptible or attempt.state is not AttemptState.RUNNING or attempt.kind is AttemptKind.PROBE:
-        return False
-    saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
-    assert attempt.running_us is not None
-    return saved or now - attempt.running_us >= us(job.spec.min_runtime_s)
 
 
 def menu_request(state: State, job: Job) -> MenuRequest:

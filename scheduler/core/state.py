@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from policies.model.cluster import MeasuredMenu
+from policies.ir.plan import ParallelPlan
+from policies.model.cluster import JobView, MeasuredMenu, Observed
 from policies.model.decision import Start
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
@@ -98,10 +99,29 @@ class Change:
     since_us: int
 
 
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Device-seconds that a completed job held devices for, and whose job it was."""
+
+    user: str
+    team: str
+    name: str
+    gpu_s: float
+
+
 def newest_shape(generations: Sequence[Generation]) -> Generation | None:
     """Of one attempt's, oldest first: the one that runs or ran last; the first of an attempt that starts."""
     ran = [generation for generation in generations if generation.ran]
     return ran[-1] if ran else next(iter(generations), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """How a pass saw a waiting job, and all that this was made of."""
+
+    job: Job
+    around: tuple[object, ...]
+    view: JobView
 
 
 @dataclass(slots=True)
@@ -124,9 +144,11 @@ class State:
     and a pass decides anew. changing: live changes under way, and changed_us when the last one was done, by job;
     stops_to_change: the attempt of each job whose live change was dropped, so that its next goes through a checkpoint.
     measured: menus by spec key, used instead of the planner's. known: of profiles, by spec key, as far as it was asked.
-    measured: menus by spec key, used instead of the planner's. health_beat: the session and number of the beat whose
-    health each node is judged by. undrained: nodes that are not well but beyond the drain budget, with the reason.
-    sensed: the newest sample of each node.
+    health_beat: the session and number of the beat whose health each node is judged by. undrained: nodes that are not
+    well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
+    the step times that its attempts have shown, by device kind and plan.
+    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
+    sample of each node.
     """
 
     epoch: int
@@ -162,11 +184,15 @@ class State:
     resizing: dict[int, tuple[Start, str]] = field(default_factory=dict)
     changing: dict[int, Change] = field(default_factory=dict)
     changed_us: dict[int, int] = field(default_factory=dict)
+    views: dict[int, Viewed] = field(default_factory=dict)
+    took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
     known: dict[str, Probed] = field(default_factory=dict)
     health_beat: dict[str, tuple[str, int]] = field(default_factory=dict)
     undrained: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, dict[str, str]] = field(default_factory=dict)
+    observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
     sensed: dict[str, Sensed] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
@@ -182,6 +208,8 @@ class State:
                 if (job := self.jobs.get(entity.id)) is not None:
                     lifecycle.check(lifecycle.JOB, job.state, entity.state, f"job {job.id}")
                 self.jobs[entity.id] = entity
+                if entity.state is JobState.DONE:
+                    self.observed.pop(entity.id, None)
             case Attempt():
                 attempt_key = (entity.job, entity.number)
                 if (attempt := self.attempts.get(attempt_key)) is not None:

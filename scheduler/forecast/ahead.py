@@ -31,9 +31,9 @@ LARGE = 50
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """round_s: least between two passes for each LARGE jobs; periodic_s: most, since policies also wait for time
-    to pass. The farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the fork,
-    and `calm` of it where nothing has changed.
+    """round_s: the least between two passes for each LARGE jobs; periodic_s: the most, since policies also wait for
+    time to pass. The farther from now, the fewer: passes are at least as far apart as `coarse` of the time since the
+    fork, and `calm` of it where nothing has changed.
 
     passes: after so many a future is broken off, and what has not ended by then has no end in it.
     """
@@ -177,14 +177,19 @@ def _starts_after(attempt: Attempt, moment_us: int) -> bool:
     return trains and attempt.starting_us is not None and attempt.starting_us >= moment_us
 
 
-def run_ahead(
-    fork: Fork, policy: Policy, seed: int, pace: Pace, enough: Callable[[], bool], keeps_all: bool = False
-) -> list[Fate]:
-    """One future of a fork, which is used up. enough: asked between passes; True breaks off."""
+def begin_ahead(fork: Fork, policy: Policy, seed: int, pace: Pace, keeps_all: bool = False) -> Ahead:
+    """One future of a fork, which is used up."""
     watched = dict.fromkeys(job.id for job in fork.state.jobs.values() if job.state is not JobState.DONE)
     world = ForkedWorld.of(fork, Chance(seed), keeps_all)
     arrivals = Arrivals(fork.arrivals, fork.now_us, seed)
     pace = msgspec.structs.replace(pace, round_s=pace.round_s * max(1.0, len(watched) / LARGE))
     ahead = Ahead(world, policy, arrivals, pace, fork.now_us, watched, fork.now_us)
     ahead.last_pass = fork.now_us - us(pace.round_s)
-    return ahead.run(enough)
+    return ahead
+
+
+def run_ahead(
+    fork: Fork, policy: Policy, seed: int, pace: Pace, enough: Callable[[], bool], keeps_all: bool = False
+) -> list[Fate]:
+    """What becomes of the jobs in one future. enough: asked between passes; True breaks off."""
+    return begin_ahead(fork, policy, seed, pace, keeps_all).run(enough)

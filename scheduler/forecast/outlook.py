@@ -24,10 +24,12 @@ LEAST_SHARE = 0.5
 LATE = 1.5
 """A future that was broken off before a job's end says that this takes longer: so many times as long as it went."""
 
-_STUDENT = (0.07, 0.20, 0.34, 0.49, 0.66, 0.83, 1.06, 1.34, 1.78, 2.78)
+_STUDENT = (0.13, 0.41, 0.74, 1.19, 2.13)
 """Quantiles of |t| with 4 degrees of freedom, for five futures."""
 
 PRIOR = tuple(sorted(sign * value * math.sqrt(1 + 1 / 5) for value in _STUDENT for sign in (-1.0, 1.0)))
+PRIOR_WEIGHT = 0.2
+"""Of each, where one that was seen has 1: together they count as two ended jobs."""
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -71,10 +73,18 @@ class Scores(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, newest: Sequence[float]) -> "Scores":
         """newest: scores of jobs that have ended, oldest first."""
-        ordered = sorted([*PRIOR, *newest[-NEWEST_SCORES:]])
-        out = (1 - CONFIDENCE) / 2 * (len(ordered) + 1)
-        low, high = max(0, math.floor(out) - 1), min(len(ordered) - 1, math.ceil(len(ordered) + 1 - out) - 1)
-        return cls(min(0.0, ordered[low]), max(0.0, ordered[high]))
+        weighed = [*((value, PRIOR_WEIGHT) for value in PRIOR), *((value, 1.0) for value in newest[-NEWEST_SCORES:])]
+        return cls(min(0.0, _tail(sorted(weighed))), max(0.0, _tail(sorted(weighed, reverse=True))))
+
+
+def _tail(weighed: Sequence[tuple[float, float]]) -> float:
+    """The first value beyond which lies half of what may be outside. weighed: values with weights, in their order."""
+    left = (1 - CONFIDENCE) / 2 * sum(weight for _, weight in weighed)
+    for value, weight in weighed:
+        left -= weight
+        if left < 0:
+            return value
+    raise AssertionError("unreachable")
 
 
 def score(made_us: int, mid_us: int, spread: float, truth_us: int) -> float:

@@ -12,7 +12,16 @@ import msgspec
 from policies.cost import Memory
 from policies.jct.menu import step_time_of
 from policies.model.device import DeviceKind
-from scheduler.core.entities import Attempt, AttemptKind, AttemptState, EndCause, Generation, Job, Member
+from scheduler.core.entities import (
+    Attempt,
+    AttemptKind,
+    AttemptState,
+    EndCause,
+    Generation,
+    Job,
+    Member,
+    NodeState,
+)
 from scheduler.core.events import NodeReports
 from scheduler.core.settings import us
 from scheduler.core.snapshot import menu_request
@@ -45,12 +54,14 @@ class ForkedWorld(World):
 
     @classmethod
     def of(cls, fork: Fork, chance: Chance, keeps_all: bool) -> "ForkedWorld":
-        """Takes over what runs. The state is changed: nodes' sessions are the virtual agents' now."""
+        """Takes over what runs. The state is changed: nodes' sessions are the virtual agents' now, also of nodes that
+        have not said Hello since the daemon's start, or are silent for a moment."""
         world = cls(
             fork.state, dict(fork.state.measured), tell_totals=False, arrivals=fork.arrivals, chance=chance,
             keeps_all=keeps_all,
         )  # fmt: skip
-        fork.state.said_hello = dict.fromkeys(fork.state.said_hello, SESSION)
+        living = (node.id for node in fork.state.nodes.values() if node.state is not NodeState.LOST)
+        fork.state.said_hello = dict.fromkeys(living, SESSION)
         for job in list(fork.state.jobs.values()):
             world.done[job.id] = _done(fork, job)
             world.meet(job)
@@ -149,7 +160,8 @@ class ForkedWorld(World):
             row = row_of(menu, generation.plan, kind, [member.node for member in members])
             return row.restart_s, row.step_time_s * slow
         device = DeviceKind(self.state.devices[members[0].device].kind)
-        parameters = sum(layer.parameter_bytes for layer in menu_request(self.state, job).profiles[0].layers)
+        profiles = menu_request(self.state, job).profiles
+        parameters = sum(layer.parameter_bytes for layer in profiles[0].layers) if profiles else 0
         load_s = parameters * Memory(generation.plan.precision).state_per_parameter_byte
         load_s /= device.state_bandwidth_bytes_per_s
         predicted = self._predicted_s(job, generation, members)

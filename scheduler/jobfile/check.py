@@ -251,6 +251,7 @@ def _spec(job: JobFile) -> JobSpec:
         signal=job.signal,
         grace_s=float(job.grace),
         min_runtime_s=float(job.min_runtime),
+        max_preemptions=job.max_preemptions,
         retries_max=job.retries.max,
         retries_backoff_s=float(job.retries.backoff),
         profile=job.profile,

@@ -183,7 +183,7 @@ class JobFile(Part):
 
     NOT_YET: ClassVar[frozenset[str]] = frozenset(
         {
-            "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk", "max_preemptions",
+            "setup", "pre", "post", "nodes", "gpus_per_node", "cpus", "memory", "shm", "disk",
             "signal_before_end", "rendezvous", "notify", "image", "sensitive", "extends", "min_memory",
         }
     )  # fmt: skip
@@ -211,6 +211,7 @@ class JobFile(Part):
     signal: Annotated[Signals, BeforeValidator(signal_name)] = "SIGTERM"
     grace: Annotated[Seconds, Field(ge=0, le=MAX_GRACE_S)] = 120
     min_runtime: Seconds = 0
+    max_preemptions: Annotated[int, Field(ge=0, le=1_000)] | None = None
     time_limit: TimeLimit | None = None
     begin: Moment | None = None
     deadline: Moment | None = None

@@ -167,7 +167,8 @@ class DeviceInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """An agent's first word in a session, with all it knows. session: random, one an agent start."""
+    """An agent's first word in a session, with all it knows. session: random, one an agent start. labels: of the node,
+    such as the switch it hangs on."""
 
     node: str
     machine: str
@@ -177,6 +178,7 @@ class Hello(Message, frozen=True, kw_only=True):
     devices: tuple[DeviceInfo, ...]
     reports: tuple[Report, ...] = ()
     stores: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
     protocol: int = PROTOCOL_VERSION
 
 

@@ -27,6 +27,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     first line names its interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`.
     on_exit: what a command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended
     by then is ended. log_bytes: how much of a member's log is kept, None for the node's own cap.
+    max_preemptions: after so many the job keeps its minimum.
     """
 
     name: str
@@ -74,6 +75,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     array: tuple[int, ...] = ()
     max_parallel: int | None = None
     log_bytes: int | None = None
+    max_preemptions: int | None = None
 
     @property
     def what_runs(self) -> str:

@@ -15,7 +15,7 @@ from scheduler.core.settings import US, CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.protocol.spec import JobSpec
-from scheduler.simulator.workload import SimulatedJob, Workload
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload
 from scheduler.simulator.world import World
 
 EFFORT = 6_000
@@ -27,15 +27,6 @@ CALM = CoreSettings(
     node_silent_s=FOREVER_S, node_lost_s=FOREVER_S, start_timeout_s=FOREVER_S, stall_s=FOREVER_S, replan_s=FOREVER_S
 )
 """Nothing fails here, so nothing is judged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """count nodes with `devices` devices of one kind each."""
-
-    count: int
-    devices: int
-    kind: str = "gpu"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from statistics import fmean, median
 from typing import Any
 
 from policies.model.cluster import MeasuredMenu
-from scheduler.simulator.simulate import Nodes, Run
-from scheduler.simulator.workload import SimulatedJob, Workload
+from scheduler.simulator.simulate import Run
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload
 
 
 def summarise(workload: Workload, nodes: list[Nodes], run: Run) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Workloads to simulate: lists of jobs as others publish them."""
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,15 @@ PHILLY = {"submit_s", "num_gpus", "duration_s"}
 
 class BadWorkload(ValueError):
     """A file that cannot be simulated: what is wrong, where, and what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """count nodes with `devices` devices of one kind each."""
+
+    count: int
+    devices: int
+    kind: str = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +45,45 @@ class Workload:
     menus: dict[str, MeasuredMenu]
 
 
-def read_workload(
-    path: Path, profiles: Path | None, kinds: dict[str, int], restart_s: float, per_node: int
-) -> Workload:
+def read_workload(path: Path, profiles: Path | None, nodes: Sequence[Nodes], restart_s: float) -> Workload:
     """Read a list of jobs in the Rubick format (with profiles) or in Philly's (rigid jobs, a step is a second).
 
-    kinds: device kinds of the cluster, for `profiles/<kind>/`. Raises BadWorkload.
+    Menus hold what fits on the nodes, whose kinds are those of `profiles/<kind>/`. Raises BadWorkload.
     """
+    return on_nodes(_read(path, profiles, list(dict.fromkeys(group.kind for group in nodes)), restart_s, nodes), nodes)
+
+
+def on_nodes(workload: Workload, nodes: Sequence[Nodes]) -> Workload:
+    """With menus of what fits on these nodes. Raises BadWorkload: a job that would wait for ever."""
+    menus = {name: _fitting(menu, nodes) for name, menu in workload.menus.items()}
+    for job in workload.jobs:
+        if not menus[job.application].rows:
+            least = min(row.devices for row in workload.menus[job.application].rows)
+            raise BadWorkload(
+                f"job {job.name} fits nowhere on these nodes: it needs at least {least} devices of one kind, in an "
+                "arrangement that was measured; give more or larger --nodes"
+            )
+    return Workload(workload.jobs, menus)
+
+
+def _fitting(menu: MeasuredMenu, nodes: Sequence[Nodes]) -> MeasuredMenu:
+    """Without rows for which the cluster has no place, however empty it is."""
+    sizes: dict[str, list[int]] = {}
+    for group in sorted(nodes, key=lambda group: -group.devices):
+        sizes.setdefault(group.kind, []).extend([group.devices] * group.count)
+
+    def fits(row: MeasuredRow) -> bool:
+        there, wanted = sizes.get(row.kind, []), sorted(row.per_node, reverse=True)
+        if not wanted:
+            return row.devices <= sum(there)
+        return len(wanted) <= len(there) and all(a <= b for a, b in zip(wanted, there, strict=False))
+
+    return MeasuredMenu(tuple(filter(fits, menu.rows)))
+
+
+def _read(
+    path: Path, profiles: Path | None, kinds: Sequence[str], restart_s: float, nodes: Sequence[Nodes]
+) -> Workload:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows:
@@ -57,7 +98,7 @@ def read_workload(
     if columns >= PHILLY:
         jobs = tuple(sorted(map(_philly_job, rows, range(len(rows))), key=lambda job: job.submit_s))
         sizes = {job.asked for job in jobs}
-        menus = {f"rigid-{size}": _rigid(size, kinds, restart_s, per_node) for size in sorted(sizes)}
+        menus = {f"rigid-{size}": rigid(size, nodes, restart_s) for size in sorted(sizes)}
         return Workload(jobs, menus)
     raise BadWorkload(
         f"{path}: columns {', '.join(sorted(columns))}; a list of jobs has {', '.join(sorted(RUBICK))} (Rubick) or "
@@ -79,14 +120,17 @@ def _philly_job(row: dict[str, str], number: int) -> SimulatedJob:
     )  # fmt: skip
 
 
-def _rigid(size: int, kinds: Iterable[str], restart_s: float, per_node: int) -> MeasuredMenu:
-    """One size, on as few nodes as possible."""
-    whole, rest = divmod(size, per_node)
-    shape = (per_node,) * whole + ((rest,) if rest else ())
-    return MeasuredMenu(tuple(_row(kind, shape, "rigid", 1.0, restart_s) for kind in kinds))
+def rigid(size: int, nodes: Sequence[Nodes], restart_s: float) -> MeasuredMenu:
+    """One size, on as few nodes as possible: for each kind, and each size of its nodes."""
+    rows: dict[tuple[str, tuple[int, ...]], MeasuredRow] = {}
+    for group in nodes:
+        whole, rest = divmod(size, group.devices)
+        shape = (group.devices,) * whole + ((rest,) if rest else ())
+        rows[group.kind, shape] = _row(group.kind, shape, "rigid", 1.0, restart_s)
+    return MeasuredMenu(tuple(rows.values()))
 
 
-def read_menu(profiles: Path, application: str, kinds: dict[str, int], restart_s: float) -> MeasuredMenu:
+def read_menu(profiles: Path, application: str, kinds: Sequence[str], restart_s: float) -> MeasuredMenu:
     """`<application>-placements.csv`, or one in a folder for each kind where there are several. Raises BadWorkload."""
     rows: list[MeasuredRow] = []
     for kind in kinds:

@@ -45,7 +45,8 @@ class Sender(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """One start of one agent. version counts the changes of its Targets within this daemon's epoch."""
+    """One start of one agent. version: of its present Targets; it grows over all sessions of this daemon's epoch, since
+    an agent that says Hello again ignores what is older than what it has."""
 
     node: str
     session: str
@@ -76,6 +77,7 @@ class Fleet:
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._told: dict[tuple[str, str], None] = {}
         self._numbers = itertools.count(1)
+        self._versions = itertools.count(1)
 
     def take(self, route: bytes, key: str, message: FromAgent) -> None:
         """One message, whose sender owns `key`."""
@@ -166,7 +168,7 @@ class Fleet:
             targets = wanted.get(session.node, session.targets)
             if targets != session.targets:
                 session.targets = targets
-                session.version += 1
+                session.version = next(self._versions)
                 self._send_targets(session)
 
     @property

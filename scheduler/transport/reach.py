@@ -5,6 +5,7 @@ the second time leads nowhere else.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import threading
@@ -61,7 +62,7 @@ async def in_thread(work: Callable[[], Any]) -> Any:
             result = work()
         except Exception as caught:
             error = caught
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the daemon has ended meanwhile
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="resolver", daemon=True).start()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from cluster import Cluster
@@ -168,3 +169,21 @@ def test_b31_preemptions_do_not_eat_retries_and_both_counters_are_shown(cluster)
     environment = {**os.environ, "JCT_URL": cluster.url, "JCT_TOKEN": str(cluster.token())}
     shown = subprocess.run(show, env=environment, capture_output=True, text=True, check=True).stdout
     assert "5 preemptions, 1 failure, 0 faults" in shown
+
+
+def test_a_program_that_runs_leaves_its_shim_asleep(cluster):
+    id = run(cluster, 0, 600, gpus=2)
+    cluster.until_state(id, "RUNNING")
+    shims = [pid for pid in cluster.processes_of(id) if "worker.shim" in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert shims
+    wakes = {pid: switches(pid) for pid in shims}
+    for _ in range(40):
+        cluster.job(id)  # some work for the daemon, while the shims have none
+    assert all(switches(pid) - wakes[pid] < 20 for pid in shims), "a line that its program closed keeps them busy"
+    cluster.client.act(id, "cancel")
+
+
+def switches(pid: int) -> int:
+    """How often the process has gone to sleep so far or was interrupted."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return sum(int(line.split()[1]) for line in status.splitlines() if "ctxt_switches" in line)

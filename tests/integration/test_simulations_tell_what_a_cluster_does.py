@@ -14,8 +14,8 @@ from policies.model.device import DeviceKind
 from policies.model.families import family
 from policies.registry import find
 from scheduler.protocol.fake import step_time_s
-from scheduler.simulator.simulate import Nodes, Run, Simulation, spec_of
-from scheduler.simulator.workload import SimulatedJob, Workload
+from scheduler.simulator.simulate import Run, Simulation, spec_of
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload
 
 NODES, DEVICES = 16, 8
 POLICY = "jct"

@@ -17,6 +17,7 @@ from services import missing_service
 from small_cluster import SmallCluster
 
 from scheduler.core.errors import JctError
+from scheduler.store.repository import Unavailable
 from scheduler.transport import mqtt
 from scheduler.transport.feed import Feed
 from scheduler.transport.mqtt import DAEMON_TOPIC, Broker, Publisher, acl, job_topic, node_topic
@@ -219,3 +220,29 @@ def test_other_urls_are_refused_without_the_password(url):
 
 def test_names_build_no_topic():
     assert job_topic("a/+#", 3) == "jctd/v1/teams/a%2F%2B%23/jobs/3/state"
+
+def test_a_blocked_database_ends_no_publisher(cluster, monkeypatch):
+    """No broker is needed for it: what it says goes nowhere."""
+    saved: list[int] = []
+
+    class Nowhere:
+        async def publish(self, *_: object, **__: object) -> None: ...
+
+    @contextlib.asynccontextmanager
+    async def connection(self):
+        yield Nowhere()
+
+    def save(seq: int) -> None:
+        saved.append(seq)
+        if len(saved) == 1:
+            raise Unavailable("database is locked")
+
+    monkeypatch.setattr(Publisher, "_connection", connection)
+    feed = Feed(cluster.state, cluster.ring, cluster.repository.history)
+
+    async def scene() -> None:
+        async with running(Publisher(Broker.parse("mqtt://h"), feed, lambda: 0, save)):
+            await until(lambda: len(saved) == 2)
+
+    asyncio.run(scene())
+    assert saved == [cluster.ring.newest] * 2

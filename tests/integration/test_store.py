@@ -1,5 +1,6 @@
 """What the store promises: everything committed is there after any restart, once, on SQLite and on PostgreSQL."""
 
+import base64
 import dataclasses
 import sqlite3
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from cryptography.fernet import Fernet
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
@@ -47,6 +49,8 @@ from scheduler.store.repository import Repository, Unavailable
 from scheduler.store.rows import TABLES
 from scheduler.store.tables import Table
 from scheduler.store.tokens import Role, Tokens
+from scheduler.store.vault import Vault
+from scheduler.store.webhooks import Webhooks
 
 SPEC = JobSpec(
     name="дата 🚀", entrypoint="pkg.mod:build", workdir="/w", team="nlp", arguments={"x": [1, None, {"y": 0.5}]},
@@ -446,3 +450,26 @@ def test_the_audit_log_grows(store):
         audit.append(entry)
     assert [replace(entry, id=None) for entry in audit.newest(2)] == [entries[2], entries[1]]
     assert [replace(entry, id=None) for entry in audit.newest(9, before=3)] == [entries[1], entries[0]]
+
+
+def test_webhooks_and_how_far_they_have_come_survive_restarts(store, database_url, tmp_path):
+    vault = Vault.at(tmp_path)
+    webhooks = Webhooks(store, vault)
+    fields = {"url": "http://h/", "team": "nlp", "events": ("Ended",), "by": "ida", "now_us": 5, "cursor": 7}
+    secret, made = webhooks.create(name="дата", **fields)
+    _, other = webhooks.create(name="b", **{**fields, "team": None})
+    webhooks.move(made.id, 9, 11)
+    webhooks.move(99, 9, 11)
+    webhooks.save()
+    webhooks.move(made.id, 10, None)
+    webhooks.remove(other.id)
+    again = reopened(store, database_url)
+    try:
+        found = Webhooks(again, vault)
+        assert found.all() == [replace(made, cursor=9, failing_us=11)], "what was moved after the last save is repeated"
+        assert found.key_of(made) == base64.b64decode(secret.removeprefix("whsec_"))
+        with pytest.raises(JctError, match=r"another secrets\.key"):
+            Webhooks(again, Vault(Fernet.generate_key())).key_of(made)
+        assert found.create(name="c", **fields)[1].id > other.id, "ids never return"
+    finally:
+        again.close()

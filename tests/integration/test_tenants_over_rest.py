@@ -130,6 +130,14 @@ def test_queues_are_for_some_teams_and_can_be_paused(as_, admin, cluster):
     assert admin("DELETE", "/v1/queues/night").status_code == 204
 
 
+def test_a_queue_may_have_a_policy_of_its_own_that_exists(admin):
+    made = admin("POST", "/v1/queues", json={"name": "night", "policy": "fifo"})
+    assert made.json()["fields"]["policy"] == "fifo"
+    told = problem(admin("PATCH", "/v1/queues/night", json={"policy": "lottery"}), 422, "bad-spec")
+    assert "jct" in str(told)
+    assert admin("PATCH", "/v1/queues/night", json={"policy": ""}).json()["fields"]["policy"] == ""
+
+
 def test_who_may_not_use_a_class_may_not_ask_for_as_much_by_number(as_, admin):
     admin("POST", "/v1/priority-classes", json={"name": "urgent", "value": 90, "teams": ["vision"]})
     admin("POST", "/v1/priority-classes", json={"name": "low", "value": 10})

@@ -1,6 +1,7 @@
 """Whatever the cluster and its jobs look like, every allocator's answer can be carried out as it stands."""
 
 from collections import Counter
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -30,7 +31,11 @@ def menus(draw: st.DrawFn) -> Options:
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    nodes = tuple(NodeRoom(f"n{i}", draw(st.sampled_from("ab")), 4, 4) for i in range(draw(st.integers(1, 5))))
+    nodes = tuple(
+        NodeRoom(f"n{i}", draw(st.sampled_from("ab")), 4, 4, draw(st.sampled_from(("", "s", "t"))),
+                 draw(st.sampled_from((1.0, 1.0, 2.0))))
+        for i in range(draw(st.integers(1, 5)))
+    )  # fmt: skip
     rooms = Rooms(nodes)
     jobs = []
     for number in range(draw(st.integers(0, 8))):
@@ -41,15 +46,22 @@ def problems(draw: st.DrawFn) -> Problem:
             attained_gpu_s=draw(st.floats(0, 1e6)), restarts=draw(st.integers(0, 9)),
             since_change_s=draw(st.floats(0, 1)) * age, weight=draw(st.sampled_from((0.1, 1.0, 8.0))),
             max_devices=draw(st.sampled_from((2, 12))), asked=draw(st.sampled_from((None, 1, 4))),
+            level=draw(st.sampled_from((0, 0, 7, 9))), holders=draw(st.sampled_from(((), ("t",), ("t", "u")))),
+            avoid=draw(st.sampled_from(((), ("n0",)))),
+            queue=draw(st.sampled_from(("", "", "own"))), expects=draw(st.sampled_from((0, 0, 2))),
         )  # fmt: skip
         option = draw(st.sampled_from(menu))
-        if draw(st.booleans()) and (placement := rooms.find(option)):
+        if draw(st.booleans()) and option.devices <= job.max_devices and (placement := rooms.find(option)):
             rooms.take(placement)
             held = {"placement": placement, "plan": option.plan, "frozen": draw(st.booleans())}
+            if shield := draw(st.sampled_from((0, 0, 1))) and draw(st.integers(1, option.devices)):
+                held |= {"shield": shield, "min_devices": shield}
             job = JobDemand(**{name: getattr(job, name) for name in JobDemand.__slots__} | held)
         jobs.append(job)
-    room = tuple(NodeRoom(node.id, node.kind, 4, rooms.free(node.id)) for node in nodes)
-    return Problem(1e6, room, tuple(jobs))
+    room = tuple(replace(node, free=rooms.free(node.id)) for node in nodes)
+    caps = {holder: draw(st.integers(0, 8)) for holder in draw(st.sampled_from(((), ("t",), ("t", "u"))))}
+    policies = {"own": policy} if (policy := draw(st.sampled_from(("", *ALLOCATORS)))) else {}
+    return Problem(1e6, room, tuple(jobs), caps=caps, policies=policies)
 
 
 @pytest.mark.parametrize("name", sorted(ALLOCATORS))
@@ -68,6 +80,15 @@ def test_an_answer_can_be_carried_out(name: str, problem: Problem, effort: int) 
         free.subtract(grant.placement)
         _check_whole(problem, jobs[grant.id], grant)
     assert min(free.values()) >= 0, "no device is given twice"
+    after = {id: sum(job.placement.values()) for id, job in jobs.items()} | {
+        grant.id: sum(grant.placement.values()) for grant in grants
+    }
+    for holder, cap in problem.caps.items():
+        before = sum(job.devices for job in problem.jobs if holder in job.holders)
+        now = sum(after[job.id] for job in problem.jobs if holder in job.holders)
+        assert now <= max(cap, before), "together they stay within their cap, or at least add nothing beyond it"
+    for job in problem.jobs:
+        assert after[job.id] >= min(job.shield, job.devices), "what is guaranteed is never taken"
 
 
 def _check_whole(problem: Problem, job: JobDemand, grant: Grant) -> None:
@@ -75,6 +96,7 @@ def _check_whole(problem: Problem, job: JobDemand, grant: Grant) -> None:
     if not grant.placement:
         assert job.placement, "nothing is taken from a job that has nothing"
         return
+    assert grant.placement == job.placement or not set(grant.placement) & set(job.avoid)
     order = [node.id for node in problem.nodes]
     kinds = {node.id: node.kind for node in problem.nodes}
     shape = tuple(grant.placement[node] for node in sorted(grant.placement, key=order.index))

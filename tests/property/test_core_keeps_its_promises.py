@@ -51,6 +51,7 @@ from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
 from scheduler.core.records import Account, Drain
 from scheduler.core.settings import US, CoreSettings
+from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
@@ -290,6 +291,12 @@ class CoreMachine(RuleBasedStateMachine):
             assert len(devices) == len(set(devices))
 
     @invariant()
+    def what_a_pass_remembers_of_waiting_jobs_is_so(self) -> None:
+        remembered = take_snapshot(self.state, self.now)
+        self.state.views.clear()
+        assert take_snapshot(self.state, self.now) == remembered
+
+    @invariant()
     def every_live_member_holds_its_device(self) -> None:
         held = {
             (lease.job, lease.attempt, lease.member)
@@ -375,7 +382,7 @@ class Restless:
                 continue
             rooms.give(job.placement)
             option = chance.choice(job.menu) if job.menu else None
-            placement = rooms.find(option, job.avoid) if option is not None and chance.random() < 0.9 else {}
+            placement = rooms.find(option, job) if option is not None and chance.random() < 0.9 else {}
             rooms.take(placement)
             if placement or job.placement:
                 grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))

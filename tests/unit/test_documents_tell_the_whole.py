@@ -26,3 +26,11 @@ def test_every_exit_code_is_documented():
         assert re.search(rf"^\| {code} \|", text, re.MULTILINE)
     for code in (exits.STATE_FAILED, exits.STATE_NOT_FINISHED, exits.STATE_NOT_FOUND, *exits._BY_STATE.values()):
         assert str(code) in text
+
+
+def test_every_test_that_the_documents_name_is_there():
+    text = (DOCS / "faults.md").read_text() + (DOCS / "features.md").read_text()
+    root = DOCS.parent
+    assert [path for path in re.findall(r"`(tests/[a-z0-9_/]+\.py)`", text) if not (root / path).exists()] == []
+    there = {name for file in root.glob("tests/*/*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if name not in there] == []

@@ -77,3 +77,49 @@ def test_a_stream_of_small_jobs_does_not_starve_a_large_one() -> None:
             ends[grant.id] = (now + 120.0, grant.placement)
             del waiting[grant.id]
     raise AssertionError("the gang never started")
+
+
+def test_a_job_follows_the_devices_that_are_there_in_sizes_it_allows() -> None:
+    """32, of which a node goes away: 24; and 32 again when it is back. It does not wait for the node."""
+    allowed = Options(Option("gpu", n, 32 / n, 60.0, f"p{n}", (8,) * (n // 8)) for n in (16, 24, 32))
+
+    def ask(job: JobDemand, count: int, free: int) -> int:
+        grants = Joint().allocate(Problem(0.0, nodes(count, free), (job,)), 1000)
+        return sum(grants[0].placement.values()) if grants else job.devices
+
+    assert ask(JobDemand("elastic", 0.0, allowed, 1e5), 4, 8) == 32
+    assert ask(JobDemand("elastic", 60.0, allowed, 9e4, 1e6), 3, 8) == 24
+    held = {"n0": 8, "n1": 8, "n2": 8}
+    back = JobDemand("elastic", 1e4, allowed, 8e4, 1e6, 1, 1e4, placement=held, plan="p24")
+    room = tuple(NodeRoom(f"n{i}", "gpu", 8, 8 if i == 3 else 0) for i in range(4))
+    (grant,) = Joint().allocate(Problem(0.0, room, (back,)), 1000)
+    assert sum(grant.placement.values()) == 32
+    nearly_done = JobDemand("elastic", 1e4, allowed, 50.0, 1e6, 1, 1e4, placement=held, plan="p24")
+    assert Joint().allocate(Problem(0.0, room, (nearly_done,)), 1000) == (), "not where it does not pay"
+
+
+def test_elastic_jobs_end_sooner_than_rigid_ones_where_devices_come_and_go() -> None:
+    """The job of 24 to 32 runs while the rigid one of 32 waits for the node."""
+    elastic = Options(Option("gpu", n, 32 / n, 60.0, f"p{n}", (8,) * (n // 8)) for n in (24, 32))
+    rigid = Options([elastic[1]])
+    assert sizes(JobDemand("a", 0.0, elastic, 1e5), count=3) == {"a": 24}
+    assert sizes(JobDemand("a", 0.0, rigid, 1e5), count=3) == {}
+
+
+def test_fragments_are_consolidated_where_that_pays() -> None:
+    """Two short jobs of two devices on two nodes: one moves, and the gang of eight starts."""
+    two = Options([Option("gpu", 2, 1.0, 10.0, "two", (2,))])
+    gang = Options([Option("gpu", 8, 1.0, 10.0, "all", (8,))])
+    room = (NodeRoom("n0", "gpu", 8, 6), NodeRoom("n1", "gpu", 8, 6))
+
+    def small(id: str, node: str, steps: float) -> JobDemand:
+        return JobDemand(id, 1e4, two, steps, 2e4, 0, 1e4, placement={node: 2}, plan="two")
+
+    def ask(steps: float) -> dict[str, int]:
+        jobs = (small("a", "n0", steps), small("b", "n1", steps), JobDemand("gang", 100.0, gang, 1e4))
+        return {grant.id: len(grant.placement) for grant in Joint().allocate(Problem(0.0, room, jobs), 1000)}
+
+    moved = ask(1e5)
+    assert moved.pop("gang") == 1
+    assert list(moved.values()) == [1], "the other goes on beside"
+    assert ask(5.0) == {}, "they end sooner than a move takes"

@@ -3,8 +3,8 @@
 from policies.ir.plan import ParallelPlan, StagePlan
 from policies.model.cluster import MeasuredMenu, MeasuredRow
 from policies.registry import find
-from scheduler.simulator.simulate import Nodes, Simulation
-from scheduler.simulator.workload import SimulatedJob, Workload
+from scheduler.simulator.simulate import Simulation
+from scheduler.simulator.workload import Nodes, SimulatedJob, Workload
 
 STAGES = tuple(StagePlan(stage, stage + 1, (2 * stage, 2 * stage + 1), (4, 4)) for stage in range(4))
 """Eight devices in four stages: rank 6 is the pilot."""

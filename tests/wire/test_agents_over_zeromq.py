@@ -109,6 +109,17 @@ def test_targets_are_sent_again_until_they_are_applied(tmp_path: Path) -> None:
     run(scene, tmp_path)
 
 
+def test_an_agent_that_says_hello_again_gets_targets_that_are_newer_than_what_it_has(tmp_path: Path) -> None:
+    """B10, B12: else it would take them for late ones, and a node that was lost for a while would stop nothing."""
+
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock = site.agent(context, "n1")
+        versions = [(await ask(sock, hello("n1"), Targets)).version for _ in range(3)]
+        assert versions == sorted(set(versions))
+
+    run(scene, tmp_path)
+
+
 def test_an_unknown_key_is_not_heard_at_all(tmp_path: Path) -> None:
     async def scene(site: Site, context: zmq.asyncio.Context) -> None:
         stranger = site.agent(context, "stranger", allowed=False)
@@ -146,7 +157,7 @@ def test_garbage_from_a_known_agent_does_no_harm(tmp_path: Path, data: bytes) ->
 
 def test_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path) -> None:
     async def scene(site: Site, context: zmq.asyncio.Context) -> None:
-        for number in range(20):
+        for number in range(100):
             sock = site.agent(context, "n1")
             await ask(sock, hello("n1", session=f"s{number}"), Welcome)
             sock.close(linger=0)

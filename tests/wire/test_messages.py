@@ -1,6 +1,7 @@
 """Bytes from outside are messages of the protocol or nothing at all."""
 
 import pickle
+from typing import get_args
 
 import hypothesis.strategies as st
 import msgspec
@@ -10,7 +11,18 @@ from hypothesis import given
 from policies.ir.plan import ParallelPlan, StagePlan
 from scheduler.protocol import codec
 from scheduler.protocol.codec import BadMessage, Unframer, encode, frame
-from scheduler.protocol.messages import Beat, Phase, Report, Reports, Run, Stop, Target, Targets
+from scheduler.protocol.messages import (
+    Beat,
+    FromAgent,
+    Phase,
+    Report,
+    Reports,
+    Run,
+    Stop,
+    Target,
+    Targets,
+    ToAgent,
+)
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
 
 TEXT = st.text(max_size=20)
@@ -84,3 +96,14 @@ def test_frames_survive_any_cutting_of_the_stream(beats: list[Beat], cut: int) -
     for start in range(0, len(stream), cut):
         found += [codec.decode_from_agent(body) for body in unframer.feed(stream[start : start + cut])]
     assert found == beats
+
+
+def test_b08_messages_carry_durations_and_never_moments() -> None:
+    """No two machines compare clocks, so nothing that crosses between them may say when."""
+    names = {
+        field.name
+        for message in (*get_args(FromAgent), *get_args(ToAgent), Target, Report)
+        for field in msgspec.structs.fields(message)
+    }
+    assert "step_time_s" in names
+    assert [name for name in names if name.endswith(("_us", "_at", "_ns", "time", "clock", "date"))] == []

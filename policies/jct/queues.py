@@ -1,0 +1,95 @@
+"""Queues with a policy of their own, inside what the cluster's policy gives them.
+
+1. The cluster's policy decides for all jobs. What a queue's jobs then hold together, node by node, is the queue's room.
+2. The queue's own policy decides which of its jobs have it.
+3. What it cannot use goes to those whom the cluster's policy had chosen, as far as it still fits.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Placement, Problem
+from policies.jct.terms import Term
+from policies.jct.work import Work
+
+
+class Queues:
+    """find: an allocator by the name of a queue's policy."""
+
+    def __init__(self, allocator: Allocator, find: Callable[[str], Allocator]) -> None:
+        self._allocator, self._find = allocator, find
+
+    def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
+        grants = {grant.id: grant for grant in self._allocator.allocate(problem, effort)}
+        for queue, policy in problem.policies.items():
+            jobs = [job for job in problem.jobs if job.queue == queue and not job.fixed]
+            if jobs and any(job.placement or job.id in grants for job in jobs):
+                grants |= _Queue(problem, jobs, grants).decide(self._find(policy), effort)
+        jobs_by_id = {job.id: job for job in problem.jobs}
+        return tuple(grant for grant in grants.values() if _changes(jobs_by_id[grant.id], grant))
+
+    def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
+        return self._allocator.claims(problem, waiting)
+
+    def terms(self, work: Work) -> tuple[Term, ...]:
+        """Of the cluster's policy, which decides what the queue gets."""
+        return self._allocator.terms(work)
+
+
+def _changes(job: JobDemand, grant: Grant) -> bool:
+    return grant.placement != job.placement or (bool(grant.placement) and grant.plan != job.plan)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue's part of a decision. grants: those of the cluster's policy for all jobs."""
+
+    problem: Problem
+    jobs: Sequence[JobDemand]
+    grants: Mapping[str, Grant]
+
+    def decide(self, allocator: Allocator, effort: int) -> dict[str, Grant]:
+        """Of every job of the queue what it has from now on; where nothing changes too."""
+        room = Counter[str]()
+        for job in self.jobs:
+            room.update(self._given(job))
+        kept: dict[str, JobDemand] = {}
+        for job in self.jobs:
+            stays = bool(job.placement) and all(room[node] >= count for node, count in job.placement.items())
+            kept[job.id] = job if stays else replace(job, placement=NOTHING, plan=None)
+            room.subtract(kept[job.id].placement)
+        found = {grant.id: grant for grant in allocator.allocate(self._question(kept, room), effort)}
+        after = {id: found.get(id) or Grant(id, job.placement, job.plan) for id, job in kept.items()}
+        room.update({node: n for id in found for node, n in kept[id].placement.items()})
+        room.subtract({node: n for grant in found.values() for node, n in grant.placement.items()})
+        return after | self._left_over(after, room)
+
+    def _given(self, job: JobDemand) -> Placement:
+        grant = self.grants.get(job.id)
+        return job.placement if grant is None else grant.placement
+
+    def _question(self, kept: Mapping[str, JobDemand], room: Mapping[str, int]) -> Problem:
+        held = Counter[str]()
+        for job in kept.values():
+            held.update(job.placement)
+        nodes = tuple(
+            replace(node, devices=room[node.id] + held[node.id], free=room[node.id])
+            for node in self.problem.nodes if room[node.id] + held[node.id]
+        )  # fmt: skip
+        caps = dict(self.problem.caps)
+        for job in self.problem.jobs:
+            for holder in job.holders if job.id not in kept else ():
+                if holder in caps:
+                    caps[holder] -= sum(self._given(job).values())
+        return Problem(self.problem.now_s, nodes, tuple(kept.values()), caps=caps)
+
+    def _left_over(self, after: Mapping[str, Grant], room: Counter[str]) -> dict[str, Grant]:
+        """For jobs that the queue's policy leaves with nothing."""
+        found: dict[str, Grant] = {}
+        for job in self.jobs:
+            placement = self._given(job)
+            if not after[job.id].placement and placement and all(room[node] >= n for node, n in placement.items()):
+                found[job.id] = self.grants.get(job.id) or Grant(job.id, job.placement, job.plan)
+                room.subtract(placement)
+        return found

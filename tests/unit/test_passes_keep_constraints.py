@@ -1,0 +1,210 @@
+"""What people and machines forbid or prefer is kept by every allocator, within one pass."""
+
+from dataclasses import replace
+
+import pytest
+from samples import gpt_profile, job, request, snapshot
+
+from policies.ir.plan import ParallelPlan, StagePlan
+from policies.jct.demands import Demands, fair_share
+from policies.jct.menu import build_menu
+from policies.jct.placement import near
+from policies.model.cluster import (
+    ClusterSnapshot,
+    DeviceView,
+    JobState,
+    JobView,
+    Observed,
+    QueueView,
+    TeamView,
+    UserView,
+)
+from policies.model.decision import Decisions
+from policies.model.device import DeviceKind
+from policies.model.profile import LayerProfile, ModelProfile
+from policies.registry import ALLOCATORS, find
+
+EVERY = pytest.mark.parametrize("policy", sorted(ALLOCATORS))
+HOUR_US = 3_600_000_000
+
+
+def nodes(count: int = 2, each: int = 4, **more: object) -> tuple[DeviceView, ...]:
+    return tuple(
+        DeviceView(f"n{n}d{d}", f"n{n}", "cpu", None, **more)  # type: ignore[arg-type]
+        for n in range(count) for d in range(each)
+    )  # fmt: skip
+
+
+def decide(policy: str, snap: ClusterSnapshot) -> Decisions:
+    return find(policy).decide(snap, 6_000)
+
+
+def started(answer: Decisions) -> dict[int, tuple[str, ...]]:
+    return {start.job: start.devices for start in answer.starts}
+
+
+def running(
+    view: JobView, held: tuple[str, ...], devices: tuple[DeviceView, ...], **more: object
+) -> tuple[JobView, tuple[DeviceView, ...]]:
+    plan = build_menu(view.menu, (DeviceKind("cpu"),)).of("cpu")[len(held)].plan
+    facts = {"state": JobState.RUNNING, "devices": held, "plan": plan, "preemptible": True, **more}
+    view = replace(view, **facts)  # type: ignore[arg-type]
+    return view, tuple(replace(d, holder=view.id) if d.id in held else d for d in devices)
+
+
+@EVERY
+def test_drained_devices_get_nothing_new(policy: str) -> None:
+    devices = tuple(replace(d, offered=d.node != "n0") for d in nodes())
+    found = started(decide(policy, snapshot([job(1), job(2)], devices)))
+    assert found
+    assert all(id.startswith("n1") for ids in found.values() for id in ids)
+
+
+@EVERY
+def test_who_runs_on_a_drained_device_is_left_alone(policy: str) -> None:
+    view, devices = running(job(1, steps=10**6), ("n0d0",), nodes(1))
+    devices = tuple(replace(d, offered=d.id != "n0d0") for d in devices)
+    answer = decide(policy, snapshot([view, job(2, 4, priority=90)], devices, HOUR_US))
+    assert (answer.preempts, answer.resizes) == ((), ())
+
+
+@EVERY
+def test_reserved_devices_are_for_their_team_alone(policy: str) -> None:
+    devices = nodes(1, 4, reserved_for="vision")
+    assert started(decide(policy, snapshot([job(1)], devices))) == {}
+    assert started(decide(policy, snapshot([replace(job(1), team="vision")], devices)))
+
+
+@EVERY
+@pytest.mark.parametrize("capped", ["teams", "users", "queues"])
+def test_b36_a_cap_holds_for_all_jobs_of_one_pass_together(policy: str, capped: str) -> None:
+    view = {"teams": TeamView("team", 1.0, 3), "users": UserView("eva", 3), "queues": QueueView("default", "", 3)}
+    jobs = [replace(job(n, 1, 2), user="eva") for n in range(1, 11)]
+    snap = replace(snapshot(jobs, nodes(4)), **{capped: (view[capped],)})
+    given = started(decide(policy, snap))
+    assert 1 <= sum(map(len, given.values())) <= 3
+
+
+@EVERY
+def test_a_cap_does_not_keep_an_urgent_job_from_its_own_teams_devices(policy: str) -> None:
+    low, devices = running(job(1, 4, 4), ("n0d0", "n0d1", "n0d2", "n0d3"), nodes())
+    urgent = job(2, 4, 4, priority=90)
+    snap = replace(snapshot([low, urgent], devices, HOUR_US), teams=(TeamView("team", 1.0, 4),))
+    answer = decide(policy, snap)
+    assert set(started(answer)[2]) == set(low.devices), "a device counts once, so it takes the very same"
+    assert [preempt.job for preempt in answer.preempts] == [1]
+
+
+@EVERY
+def test_what_is_guaranteed_is_not_preempted(policy: str) -> None:
+    sla, devices = running(job(1, 2, 4), ("n0d0", "n0d1"), nodes(1, 2), guaranteed=2)
+    answer = decide(policy, snapshot([sla, job(2, 2, priority=90)], devices, HOUR_US))
+    assert (answer.preempts, answer.resizes) == ((), ())
+
+
+@EVERY
+def test_what_is_beyond_the_guarantee_is_given_up(policy: str) -> None:
+    sla, devices = running(job(1, 2, 4), ("n0d0", "n0d1", "n0d2", "n0d3"), nodes(1), guaranteed=2)
+    answer = decide(policy, snapshot([sla, job(2, 2, 2, priority=90)], devices, HOUR_US))
+    assert [len(resize.devices) for resize in answer.resizes] == [2]
+    assert len(started(answer)[2]) == 2
+
+
+@EVERY
+def test_after_so_many_preemptions_a_job_is_shielded(policy: str) -> None:
+    low, devices = running(job(1, 2, 2), ("n0d0", "n0d1"), nodes(1, 2), max_preemptions=3, preemptions=3)
+    urgent = job(2, 2, 2, priority=90)
+    assert decide(policy, snapshot([low, urgent], devices, HOUR_US)).preempts == ()
+    again = replace(low, preemptions=2)
+    assert decide(policy, snapshot([again, urgent], devices, HOUR_US)).preempts
+
+
+@pytest.mark.parametrize("policy", ["jct", "fifo", "srtf", "slope"])
+def test_a_team_that_has_used_less_than_its_share_goes_first(policy: str) -> None:
+    jobs = [replace(job(n, 2, 2), team=team, submitted_us=0) for n, team in ((1, "greedy"), (2, "modest"))]
+    teams = (TeamView("greedy", share_used=3.0), TeamView("modest", share_used=0.2))
+    snap = replace(snapshot(jobs, nodes(1, 2), HOUR_US), teams=teams)
+    assert set(started(decide(policy, snap))) == {2}
+    assert set(started(decide(policy, replace(snap, teams=tuple(
+        replace(team, share_used=3.2 - team.share_used) for team in teams))))) == {1}  # fmt: skip
+
+
+def test_fair_share_only_orders_jobs_of_one_priority() -> None:
+    jobs = [replace(job(1, 2, 2, priority=60), team="greedy"), replace(job(2, 2, 2), team="modest")]
+    teams = (TeamView("greedy", share_used=9.0), TeamView("modest", share_used=0.0))
+    assert set(started(decide("jct", replace(snapshot(jobs, nodes(1, 2)), teams=teams)))) == {1}
+    assert fair_share(None) == fair_share(TeamView("even", share_used=1.0)) == 1.0
+
+
+@EVERY
+def test_a_gang_over_several_nodes_stays_below_one_switch(policy: str) -> None:
+    switches = ("left", "right", "left", "right")
+    devices = tuple(replace(d, switch=switches[int(d.node[1])]) for d in nodes(4, 2))
+    found = started(decide(policy, snapshot([job(1, 4, 4)], devices)))[1]
+    assert len({device.switch for device in devices if device.id in found}) == 1
+
+
+@EVERY
+def test_slowed_devices_come_last(policy: str) -> None:
+    devices = tuple(replace(d, slowdown=2.0 if d.node == "n0" else 1.0) for d in nodes())
+    assert all(id.startswith("n1") for id in started(decide(policy, snapshot([job(1, 2, 2)], devices)))[1])
+    mixed = tuple(replace(d, slowdown=2.0 if d.id < "n0d2" else 1.0) for d in nodes(1))
+    assert set(started(decide(policy, snapshot([job(1, 2, 2)], mixed)))[1]) == {"n0d2", "n0d3"}
+
+
+def test_heavy_boundaries_do_not_cross_nodes() -> None:
+    sizes = (9_000, 9_000, 10, 9_000, 0)
+    layers = tuple(LayerProfile(str(n), 1.0, 1.0, 1.0, size, 0, 0) for n, size in enumerate(sizes))
+    plan = ParallelPlan(tuple(StagePlan(n, n + 1, (n,), (4,)) for n in range(5)), 4, 1)
+    devices = [*nodes(1, 2), *(replace(d, id=f"m{d.id}", node="m") for d in nodes(1, 3))]
+    laid = near(devices, plan, ModelProfile("m", 1, "cpu", layers))
+    assert [device.node for device in laid] == ["m", "m", "m", "n0", "n0"]
+
+
+def test_a_menu_is_corrected_by_what_the_job_has_shown() -> None:
+    view, devices = running(job(1), ("n0d0", "n0d1"), nodes())
+    assert view.plan is not None
+
+    def steps(seen: JobView) -> dict[int, float]:
+        return {option.devices: option.step_time_s for option in Demands(snapshot([seen], devices)).demand(seen).menu}
+
+    predicted = steps(view)
+    slow = replace(view, observed=(Observed("cpu", 2, view.plan, 2.0 * predicted[2]),))
+    assert steps(slow) == {size: pytest.approx(2.0 * seconds, rel=0.03) for size, seconds in predicted.items()}
+    even = replace(view, observed=(Observed("cpu", 2, view.plan, 1.01 * predicted[2]),))
+    assert steps(even) == predicted, "a little noise changes nothing"
+
+
+def test_a_live_change_of_replicas_costs_less_than_one_of_stages_and_that_less_than_a_restart() -> None:
+    heavy = tuple(replace(layer, parameter_bytes=10**9) for layer in gpt_profile().layers)
+    profile = replace(gpt_profile(), layers=heavy)
+    kind = (DeviceKind("cpu"),)
+    both = {
+        replicas: build_menu(replace(request(1, 4, profiles=(profile,)), replicas=replicas, stages=(2,)), kind)
+        for replicas in (1, 2)
+    }
+    now = both[1].of("cpu")[2].plan
+    twice = both[2].of("cpu")[4].plan
+    from policies.jct.offers import _planned
+
+    alone = build_menu(request(1, 4, profiles=(profile,)), kind)
+    stages = {option.devices: option.restart_s for option in _planned(alone, now)}
+    replicas = {option.plan: option.restart_s for option in _planned(both[2], now)}[twice]
+    restart = {option.devices: option.restart_s for option in _planned(alone, None)}
+    assert replicas < stages[4] < restart[4]
+
+
+def test_a_queue_with_a_policy_of_its_own_orders_its_jobs_by_it() -> None:
+    long = replace(job(1, 2, 2, steps=10**6), submitted_us=0)
+    short = replace(job(2, 2, 2, steps=10), submitted_us=10)
+    snap = snapshot([long, short], nodes(1, 2), HOUR_US)
+    assert set(started(decide("jct", snap))) == {2}
+    assert set(started(decide("jct", replace(snap, queues=(QueueView("default", "fifo"),))))) == {1}
+
+
+def test_a_queues_policy_gives_nothing_to_other_queues() -> None:
+    jobs = [replace(job(n, 2, 2, steps=100 * n), queue="own" if n < 3 else "default") for n in range(1, 5)]
+    snap = snapshot(jobs, nodes(2, 2), HOUR_US)
+    plain = started(decide("fifo", snap))
+    own = started(decide("fifo", replace(snap, queues=(QueueView("own", "srtf"),))))
+    assert set(plain) == set(own) == {1, 2}
