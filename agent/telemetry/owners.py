@@ -23,6 +23,7 @@ class Owners:
 
     def __init__(self, attempts: Path | None, proc: Path = Path("/proc")) -> None:
         self._attempts, self._proc = attempts, proc
+        self._known = {attempts, attempts.resolve()} if attempts is not None else set()
         try:
             self._sees_all = os.readlink(proc / "self/ns/pid") == HOST_PIDS
         except OSError:
@@ -40,7 +41,7 @@ class Owners:
             if entry.startswith(_FOLDER):
                 folder = Path(entry[len(_FOLDER) :])
                 number = folder.name.partition(".")[0]
-                return int(number) if folder.parent == self._attempts and number.isdigit() else None
+                return int(number) if folder.parent in self._known and number.isdigit() else None
         group = _GROUP.search(self._read(pid, "cgroup"))
         return int(group[1]) if group is not None and self._is_ours(group[0]) else None
 

@@ -74,3 +74,15 @@ def test_a_gpu_that_hangs_in_its_driver_is_unhealthy_and_the_others_data_go_on(c
     assert (cluster.nodes_up(), drains(cluster)) == (["a"], [])
     gpus.say()
     cluster.eventually(lambda: devices(cluster)["GPU-b"]["state"] == "free", "it is well again")
+
+
+def test_b54_gpus_that_nobody_has_seen_yet_are_offered_once_nvml_works(cluster, gpus):
+    gpus.say(*MISMATCH)
+    cluster.start_daemon()
+    cluster.start_agent("a", None)
+    cluster.connect()
+    cluster.eventually(lambda: any("version mismatch" in why for why in drains(cluster)), "the node is drained")
+    assert devices(cluster) == {}
+    gpus.say()
+    cluster.eventually(lambda: cluster.free_devices() == 2, "its GPUs are offered")
+    assert (cluster.nodes_up(), drains(cluster), set(devices(cluster))) == (["a"], [], {"GPU-a", "GPU-b"})
