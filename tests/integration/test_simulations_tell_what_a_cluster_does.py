@@ -68,6 +68,7 @@ def simulated(found: Workload) -> tuple[dict[str, float], Run]:
     return {job.name: run.ends_s[job.name] - job.submit_s for job in found.jobs}, run
 
 
+@pytest.mark.long
 def test_completion_times_are_those_of_the_simulation(tmp_path: Path) -> None:
     found = workload(count=30, seed=1)
     expected, run = simulated(found)
