@@ -18,6 +18,7 @@ LEAST_ALIKE = 3
 """From so many finished jobs on, their work tells of that of another."""
 
 LEAST_ARRIVALS = 8
+MOST_TIMES = 2
 NEWEST_ARRIVALS = (15, 30, 60, 120, 240)
 """Of whose intervals those to come are drawn, one in each future: nobody knows how long the rate of late will last."""
 
@@ -79,7 +80,8 @@ def _alike(job: Job, arrivals: Sequence[Arrival]) -> list[list[float]]:
 
 
 class Arrivals:
-    """Jobs to come: like those that came of late, at the rate of late. None where too few have come to tell."""
+    """Jobs to come: like those that came of late, at the rate of late. None where too few have come to tell, and at
+    most MOST_TIMES as many: a burst that came at once does not go on for ever."""
 
     def __init__(self, past: Sequence[Arrival], now_us: int, seed: int) -> None:
         self._chance = random.Random(f"{seed}/arrivals")
@@ -93,7 +95,8 @@ class Arrivals:
         self._draw()
 
     def _draw(self) -> None:
-        if self._past:
+        self.next_us = None
+        if self._count < MOST_TIMES * len(self._past):
             self._at += max(1, self._chance.choice(self._gaps))
             self.next_us = self._at
 
