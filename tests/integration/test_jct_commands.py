@@ -343,7 +343,7 @@ def test_several_ranks_are_labelled_line_by_line(jct, cluster, training):
 
 def test_follow_ends_when_the_job_ends_and_misses_nothing(jct, cluster, job_file):
     id = submitted(jct, job_file("work: {total: 20 steps}"), "--gpus", "1")
-    cluster.speed_s = 1.0
+    cluster.speed_s = 0.2
     read_log, written = cluster.read_log, {}
 
     async def growing(job, attempt, member, offset, limit):
