@@ -6,6 +6,7 @@ body. The child ends when its input does, whatever ended the daemon.
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from typing import BinaryIO
@@ -54,6 +55,13 @@ class Child:
         assert process.stdin is not None
         process.stdin.close()
         await process.communicate()
+
+
+def own_output() -> BinaryIO:
+    """Standard output for frames alone: what libraries print there (a solver does) goes to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "wb")
 
 
 def serve(answer: Callable[[bytes], bytes], inlet: BinaryIO, outlet: BinaryIO) -> None:

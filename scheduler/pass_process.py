@@ -17,7 +17,7 @@ from policies import registry
 from policies.jct.policy import Policy
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
-from scheduler.child import Child, serve
+from scheduler.child import Child, own_output, serve
 
 log = structlog.get_logger()
 
@@ -100,4 +100,4 @@ def answer(policy: Policy, question: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    serve(partial(answer, registry.find(sys.argv[1])), sys.stdin.buffer, sys.stdout.buffer)
+    serve(partial(answer, registry.find(sys.argv[1])), sys.stdin.buffer, own_output())

@@ -1,5 +1,6 @@
 """Keeps what libraries print out of our data."""
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -18,5 +19,6 @@ def stdout_is_ours() -> Iterator[TextIO]:
             yield ours
     finally:
         sys.stdout.flush()
+        ctypes.CDLL(None).fflush(None)  # C libraries hold back what they print
         os.dup2(kept, 1)
         os.close(kept)

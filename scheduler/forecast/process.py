@@ -16,7 +16,7 @@ from policies import registry
 from policies.jct.policy import Policy
 from policies.jct.terms import Term
 from policies.model.cluster import ClusterSnapshot
-from scheduler.child import Child, serve
+from scheduler.child import Child, own_output, serve
 from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate, Pace, run_ahead
 
@@ -154,4 +154,4 @@ def _reply(data: bytes) -> bytes:
 
 if __name__ == "__main__":
     os.nice(NICENESS)
-    serve(_reply, sys.stdin.buffer, sys.stdout.buffer)
+    serve(_reply, sys.stdin.buffer, own_output())

@@ -51,7 +51,7 @@ class _Crashes:
 
     def run(self, rounds: int) -> None:
         self.cluster.begin(**REAL, **FAKE)
-        with _thread(self._submit), _Watch() as watch:
+        with _thread(self._submit), _Watch(self.cluster.state) as watch:
             for _ in range(rounds):
                 time.sleep(self.rng.uniform(0.1, 1.5))  # the moment is what is random
                 self._kill_something()
@@ -85,7 +85,7 @@ class _Crashes:
             case "fakes":
                 self._restart(*self.rng.choice(list(FAKE.items())))
             case "member":
-                self._kill([pid for pid in pids() if _name(pid).startswith("jct ")])
+                self._kill([pid for pid in pids() if _MEMBER.fullmatch(_name(pid))])
             case _:
                 files = self.cluster.state.glob("agents/*/attempts/*/shim.json")
                 self._kill([_pid(file) for file in files if not (file.parent / "done").exists()])
@@ -128,7 +128,8 @@ class _Crashes:
 class _Watch:
     """Looks at the processes: of no job two attempts at once, on no node more members than it has devices."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Path) -> None:
+        self._cluster = cluster
         self.violations: list[str] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -143,17 +144,20 @@ class _Watch:
 
     def _run(self) -> None:
         while not self._stop.wait(0.2):
-            twice = _doubles()
-            self.violations += sorted(twice & _doubles()) if twice else []  # in one look an end and a start may meet
+            twice = _doubles(self._cluster)
+            if twice:  # in one look an end and a start may meet
+                self.violations += sorted(twice & _doubles(self._cluster))
 
 
-def _doubles() -> set[str]:
+def _doubles(cluster: Path) -> set[str]:
+    """Among the processes of this cluster; other tests have theirs."""
     attempts: dict[str, set[str]] = {}
     members: Counter[Path] = Counter()
     for pid in pids():
-        if (found := _MEMBER.fullmatch(_name(pid))) is not None:
+        found, folder = _MEMBER.fullmatch(_name(pid)), Path(environment_of(pid).get("JCT_ATTEMPT_DIR", "/"))
+        if found is not None and cluster in folder.parents:
             attempts.setdefault(found[1], set()).add(found[2])
-            members[Path(environment_of(pid).get("JCT_ATTEMPT_DIR", "/")).parent] += 1
+            members[folder.parent] += 1
     twice = {f"job {job} in attempts {sorted(found)}" for job, found in attempts.items() if len(found) > 1}
     return twice | {f"{count} members on {node}" for node, count in members.items() if count > DEVICES}
 

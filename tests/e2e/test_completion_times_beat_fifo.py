@@ -1,5 +1,7 @@
 """Three trainings on four devices, under `jct` and under `fifo`: an elastic one that is made smaller and larger again,
-one that an urgent one preempts. The same script both times; the sums of completion times are compared."""
+one that an urgent one preempts. The same script both times; the sums of completion times are compared.
+
+A long test: on a machine that is busy with other things a change may not pay."""
 
 from pathlib import Path
 
@@ -38,6 +40,7 @@ def widths(cluster: Cluster, job: int) -> list[int]:
     return [len(event["data"]["devices"]) for event in told]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(700)
 def test_three_jobs_end_sooner_in_sum_than_first_come_first_served(
     tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
