@@ -79,7 +79,7 @@ class Logs:
             cap_bytes = self._cap_of(attempt)
             for member in self._folders.members(attempt):
                 path = self._folders.log(attempt, member)
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):  # what a job lays in its folder instead costs its own log only
                     seen[path] = path.lstat().st_size
                     if seen[path] != self._lengths.get(path):
                         _note_length(_index(path), seen[path])

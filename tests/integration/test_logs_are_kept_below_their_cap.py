@@ -64,6 +64,16 @@ def test_the_nodes_cap_counts_too(folders):
     assert read(logs).offset == 2 * MIB
 
 
+def test_a_job_that_bars_its_own_index_leaves_the_caps_of_others(folders):
+    other = AttemptSpec(kind="command", job=JobSpec(name="b", workdir="/w", command=("x",)), nonce="m")
+    os.symlink("/nowhere", folders.make((0, 1), other) / "member-0.times")
+    os.close(folders.open_log((0, 1), 0))
+    write(folders, bytes(5 * MIB))
+    logs = Logs(folders)
+    logs.look()
+    assert read(logs).offset == 3 * MIB
+
+
 def test_what_was_written_since(folders, monkeypatch):
     clock = iter((1000.0, 1100.0, 1160.0, 1160.0, 1160.0))
     monkeypatch.setattr("agent.logs.time.time", lambda: next(clock))
