@@ -1,5 +1,6 @@
 """A training member's life: import, build, join, load; then train through generations to an end."""
 
+import functools
 import os
 import shutil
 import time
@@ -10,6 +11,7 @@ import torch
 
 from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
+from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
@@ -22,6 +24,7 @@ from worker.generation import Generation, dtype_of, own_layers
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
 from worker.pilot import Pilot
+from worker.prepare import NotReady, prepare
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
@@ -186,7 +189,7 @@ class Member:
         standing = join(self.control, world, self._timeout_s)
         ready_at = time.perf_counter()
         try:
-            switched = self._switch(world, standing).run({}, leads=False, before_leaving=lambda: None)
+            switched = self._switch(world, standing).run({}, None, leads=False, before_leaving=lambda: None)
         except Dropped as dropped:
             raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {dropped}") from None
         assert switched.generation is not None
@@ -205,7 +208,9 @@ class Member:
         if old.is_pilot:
             announce(world, standing)
         try:
-            switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
+            carrier = present.trainer.carrier
+            arrived = carrier.arriving if carrier is not None else None
+            switched = self._switch(world, standing).run(present.layers, arrived, old.is_pilot, old.groups.unwatch)
         except Dropped as dropped:
             if old.is_pilot:
                 self.control.dropped(world.generation, str(dropped))
@@ -215,6 +220,19 @@ class Member:
         if switched.generation is None:
             raise Ended(Cause.STOPPED, f"left: generation {world.generation} does without this member")
         return self._present(switched.generation, switched.layers, present.trainer.progress, present.model, boundary)
+
+    def _carry(
+        self, generation: Generation, layers: dict[int, Layer], proposal: Proposal, number: int
+    ) -> Carrier | None:
+        """Ready to take layers to the next generation beside a step, or None: nobody is, and there is no change."""
+        new = proposal.settle(number)
+        try:
+            return prepare(self.job, self.number, generation.world, new, layers, self.device, self.control.check_peers)
+        except NotReady as reason:
+            if generation.is_pilot:
+                self.control.dropped(number, str(reason))
+            proposal.drop(str(reason))
+            return None
 
     def part(self, present: Present) -> None:
         """All members are at the end: hang up only when nobody takes that for a death any more."""
@@ -258,5 +276,8 @@ class Member:
             )
         meet = world.meet(self.control.check_peers)
         timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
-        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, timelines, ready_at)
+        carry = functools.partial(self._carry, generation, layers, proposal)
+        trainer = Trainer(
+            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at
+        )
         return Present(generation, layers, trainer, proposal, model)

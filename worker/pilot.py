@@ -12,13 +12,17 @@ NAP_S = 0.002
 
 
 class Header(IntEnum):
-    """What all ranks do at the coming step boundary. It rides on the step's all-reduce, so all know it at once."""
+    """What all ranks do at the coming step boundary. It rides on the step's all-reduce, so all know it at once.
+
+    CARRY: the next step takes layers to where the next generation wants them; the change comes after it.
+    """
 
     GO = 0
     SAVE = 1
     SAVE_AND_STOP = 2
     STOP = 3
     CHANGE = 4
+    CARRY = 5
 
     @property
     def saves(self) -> bool:
@@ -40,6 +44,10 @@ class Proposed(Protocol):
     def ready(self) -> int | None:
         """Its number, when all its members have joined its store."""
 
+    @property
+    def carries(self) -> bool:
+        """Layers go between members that train now, which they can do beside a step."""
+
 
 class Pilot:
     """Decides the header. One slot: stop, then the next generation, then a save that was asked for or is due.
@@ -60,20 +68,36 @@ class Pilot:
         self._every_s, self._clock = every_s, clock
         self._can_save = can_save
         self._saved_at = clock()
+        self._carried: int | None = None
 
-    def header(self, boundary: int, saving: bool, may_change: bool) -> tuple[Header, int]:
-        """For a boundary, with the number of the next generation for CHANGE, else 0.
+    def header(self, boundary: int, saving: bool, left: int) -> tuple[Header, int]:
+        """For a boundary, with the number of the next generation for CHANGE and CARRY, else 0.
 
-        boundary: steps finished there. saving: an earlier save is still being written.
+        boundary: steps finished there. saving: an earlier save is still being written. left: steps to come, 0 within
+        an evaluation.
         """
-        held = self._hold(boundary)
+        if left:
+            self._hold(boundary)
         stop = self._control.stop
         if stop is not None:
             return (Header.SAVE_AND_STOP if stop.save and self._can_save else Header.STOP), 0
-        generation = self._proposed.ready
-        if may_change and held and not saving and generation is not None:
-            return Header.CHANGE, generation
-        return self._save(saving), 0
+        found = self._change(boundary, saving, left) if left else None
+        return found or (self._save(saving or self._carried is not None), 0)
+
+    def _change(self, boundary: int, saving: bool, left: int) -> tuple[Header, int] | None:
+        carried, self._carried = self._carried, None
+        generation, hold_at = self._proposed.ready, self._control.target.spec.hold_at
+        if generation is None:
+            return None
+        if carried is not None:
+            return (Header.CHANGE, generation) if generation == carried else None
+        if saving:
+            return None
+        at_hand = boundary not in hold_at and (not hold_at or boundary + 1 in hold_at)
+        if self._proposed.carries and left > 1 and at_hand:
+            self._carried = generation
+            return Header.CARRY, generation
+        return (Header.CHANGE, generation) if not hold_at or boundary in hold_at else None
 
     def _save(self, saving: bool) -> Header:
         if not self._can_save or saving:
@@ -86,11 +110,11 @@ class Pilot:
         self._saved_at = self._clock()
         return Header.SAVE
 
-    def _hold(self, boundary: int) -> bool:
-        """Whether a change may come here. A scripted one comes at a fixed step: wait until it is ready, or dropped."""
+    def _hold(self, boundary: int) -> None:
+        """A scripted change comes at a fixed step: wait until it is ready, a step ahead so that it can be carried."""
         hold_at = self._control.target.spec.hold_at
-        if boundary not in hold_at:
-            return not hold_at
+        if self._carried is not None or not {boundary, boundary + 1} & set(hold_at):
+            return
         deadline = self._clock() + self._control.target.spec.start_timeout_s
         seen = False
         while self._control.stop is None and self._proposed.ready is None and self._clock() < deadline:
@@ -99,4 +123,3 @@ class Pilot:
                 break
             self._control.check_peers()
             time.sleep(NAP_S)
-        return True

@@ -3,16 +3,19 @@
 import functools
 import math
 import time
+from collections.abc import Callable
 
 import msgspec
 import torch
 
 from scheduler.protocol.messages import Cause, Evaluation, Phase
+from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
 from worker.errors import Ended
 from worker.generation import Generation
+from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
@@ -33,9 +36,15 @@ class Trainer:
         metrics: Metrics | None,
         fingerprint: str,
         timelines: Timelines,
+        prepare: Callable[[int], Carrier | None],
         ready_at: float,
     ) -> None:
-        """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
+        """prepare: what carries layers to the generation of this number, None where that could not be.
+
+        ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
+        """
+        self._prepare = prepare
+        self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
         self._timelines = timelines
         self.generation, self.control, self.progress = generation, control, progress
@@ -61,26 +70,28 @@ class Trainer:
             if header is Header.CHANGE:
                 self._finish_save()
                 return generation
+            self.carrier = self._prepare(generation) if header is Header.CARRY else None
         return self._finish()
 
     def go_on(self, ready_at: float) -> None:
         """A change that did not happen counts as pause from its boundary on."""
+        self.carrier = None
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
         """One step, from forward to optimizer, or a window of asynchronous ones, up to a drained pipeline.
 
-        Returns the header, and the next generation for CHANGE.
+        Returns the header, and the next generation for CHANGE and CARRY.
         """
         step, steps = self.progress.step, self._steps()
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
         spans = self._timelines.begin()
-        values = self.generation.train(step, steps, self._rate, spans)
+        values = self.generation.train(step, steps, self._rate, spans, self.carrier)
         end = steps * self.generation.width
         boundary = step + steps
-        values[end], values[end + 1] = self._header(boundary, may_change=boundary < self.job.total_steps)
+        values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
         summed = self.generation.exchange(values, end + 2)
         if spans is not None:
             self._timelines.give(spans, self._met_at)
@@ -126,7 +137,11 @@ class Trainer:
     def _update(self, step: int, norm: float) -> None:
         rate, limit = self._rate(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
-        for layer in self.generation.layers:
+        arrived: list[Layer] = []
+        if self.carrier is not None:
+            self.carrier.settle()
+            arrived = list(self.carrier.arriving.values())
+        for layer in (*self.generation.layers, *arrived):
             layer.update(rate, scale)
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
@@ -145,11 +160,11 @@ class Trainer:
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
 
-    def _header(self, boundary: int, may_change: bool) -> tuple[Header, int]:
+    def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
             return Header.GO, 0
-        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, may_change)
+        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, left)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
@@ -229,7 +244,7 @@ class Trainer:
         for batch in range(batches):
             losses = self.generation.evaluate(batch, self._validation)
             values = dict(losses)
-            values[microbatches], _ = self._header(self.progress.step, may_change=False)
+            values[microbatches], _ = self._header(self.progress.step, left=0)
             summed = self.generation.exchange(values, microbatches + 1)
             total += _ordered_sum(summed[:-1]) / microbatches
             header = max(header, Header(round(summed[-1])))

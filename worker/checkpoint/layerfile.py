@@ -29,18 +29,18 @@ def pack(tensors: dict[str, Tensor], values: dict[str, Any]) -> bytes:
     return safetensors.torch.save({key: tensor.contiguous() for key, tensor in tensors.items()}, metadata)
 
 
-def unpack(data: bytearray) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def unpack(data: memoryview) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors as views of `data`: nothing is copied. Raises ValueError: the bytes are no such file."""
     try:
         start = 8 + int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:start])
+        header = json.loads(bytes(data[8:start]))
         values = json.loads(header.pop("__metadata__")["values"])
         return {key: _view(data, start, entry) for key, entry in header.items()}, values
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"not a layer file: {error}") from None
 
 
-def _view(data: bytearray, start: int, entry: dict[str, Any]) -> Tensor:
+def _view(data: memoryview, start: int, entry: dict[str, Any]) -> Tensor:
     dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
     first, stop = entry["data_offsets"]
     if stop == first:
@@ -48,5 +48,5 @@ def _view(data: bytearray, start: int, entry: dict[str, Any]) -> Tensor:
     return torch.frombuffer(data, dtype=dtype, count=(stop - first) // dtype.itemsize, offset=start + first).view(shape)
 
 
-def digest(data: bytes | bytearray) -> str:
+def digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()

@@ -85,10 +85,10 @@ def encode(manifest: Manifest) -> bytes:
     return json.dumps({**body, "checksum": _checksum(body)}, indent=1, sort_keys=True).encode()
 
 
-def decode(data: bytes | bytearray) -> Manifest:
+def decode(data: bytes | memoryview) -> Manifest:
     """Raises BrokenCheckpoint or NewerCheckpoint."""
     try:
-        body = json.loads(data)
+        body = json.loads(bytes(data))
         version = body.get("version")
     except (ValueError, AttributeError) as error:
         raise BrokenCheckpoint(f"manifest unreadable: {error}") from None

@@ -1,5 +1,6 @@
 """Reading a checkpoint back, with every hash checked."""
 
+import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -37,13 +38,14 @@ def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerSt
 
 def read_layer(store: Directory, entry: LayerEntry) -> LayerState:
     """A layer's state. Raises BrokenCheckpoint, naming the layer and what is wrong."""
+    seen = hashlib.sha256()
     try:
-        data = store.read(manifest.layer_file(entry.sha256))
+        data = store.read(manifest.layer_file(entry.sha256), seen.update)
     except OSError as error:
         raise BrokenCheckpoint(f"layer {entry.name!r}: {error.strerror}") from None
     if len(data) != entry.bytes:
         raise BrokenCheckpoint(f"layer {entry.name!r} has {len(data)} bytes, {entry.bytes} were written")
-    if layerfile.digest(data) != entry.sha256:
+    if seen.hexdigest() != entry.sha256:
         raise BrokenCheckpoint(f"layer {entry.name!r} is damaged: its SHA-256 does not match")
     try:
         return layerfile.unpack(data)
