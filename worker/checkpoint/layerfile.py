@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import zlib
 from typing import Any
 
 import safetensors.torch
@@ -46,6 +47,30 @@ def _view(data: memoryview, start: int, entry: dict[str, Any]) -> Tensor:
     if stop == first:
         return torch.empty(shape, dtype=dtype)
     return torch.frombuffer(data, dtype=dtype, count=(stop - first) // dtype.itemsize, offset=start + first).view(shape)
+
+
+class Damage:
+    """Finds out, part by part, whether a file is what was written. Both release the interpreter while they run.
+
+    CRC-32 goes several times faster than SHA-256 and finds what disks and networks do; it does not find forgery.
+    """
+
+    def __init__(self, sha256: str, crc32: int | None) -> None:
+        """crc32: None to compare the SHA-256."""
+        self._sha256, self._crc32 = sha256, crc32
+        self._hash, self._sum = hashlib.sha256(), 0
+
+    def see(self, part: memoryview) -> None:
+        if self._crc32 is None:
+            self._hash.update(part)
+        else:
+            self._sum = zlib.crc32(part, self._sum)
+
+    def found(self) -> str:
+        """What does not match, "" where all does."""
+        if self._crc32 is not None:
+            return "" if self._sum == self._crc32 else "CRC-32"
+        return "" if self._hash.hexdigest() == self._sha256 else "SHA-256"
 
 
 def digest(data: bytes | memoryview) -> str:

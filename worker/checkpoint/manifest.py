@@ -21,11 +21,15 @@ class NewerCheckpoint(ValueError):
 
 
 class LayerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer's file. parameters, buffers: {name: {"shape": [...], "dtype": ...}}."""
+    """One layer's file. parameters, buffers: {name: {"shape": [...], "dtype": ...}}.
+
+    crc32: of the file, to find damage quickly; None in checkpoints that were written before there was one.
+    """
 
     name: str
     sha256: str
     bytes: int
+    crc32: int | None = None
     parameters: dict[str, Any]
     buffers: dict[str, Any]
 
