@@ -9,9 +9,10 @@ from torch import Tensor
 from policies.ir.instruction import Instruction, Op, Program, digest
 from policies.ir.plan import ParallelPlan
 from policies.ir.timeline import Span
-from policies.schedules.catalogue import FAMILIES
+from policies.pricing import split
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
+from worker.abilities import AUTOCAST, check_rampup, dtype_of, is_synchronous, programs_of
 from worker.batches import Batches, Window
 from worker.carry import Carrier
 from worker.errors import Ended
@@ -26,30 +27,6 @@ from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
 from worker.versions import Rate, VersionedStage
 from worker.world import World
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Of parameters and optimizer state, by precision."""
-AUTOCAST = {"bfloat16": torch.bfloat16}
-"""What is computed in another dtype than the parameters'."""
-
-
-def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
-    """Global indices of the layers that this rank holds."""
-    return [index for stage in plan.stages if rank in stage.ranks for index in stage.layers]
-
-
-def dtype_of(plan: ParallelPlan) -> torch.dtype:
-    """Of the plan's parameters. Raises Ended, NOT_SUPPORTED, for what this worker cannot honour."""
-    if plan.offload:
-        raise Ended(Cause.NOT_SUPPORTED, "an optimizer offloaded to host memory is not supported yet")
-    if plan.precision not in DTYPES:
-        raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
-    return DTYPES[plan.precision]
-
-
-def is_synchronous(plan: ParallelPlan) -> bool:
-    """Weights change between steps only. What is not known has no schedule at all."""
-    return plan.schedule not in FAMILIES or not FAMILIES[plan.schedule].asynchronous
 
 
 class Generation:
@@ -105,9 +82,9 @@ class Generation:
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        self._program, self._tags = programs[rank], message_tags(programs)
-        self._runs = {1: self._executor(self._program, self._tags)}
-        self._evaluation = self._executor(forward_only(self._program), self._tags)
+        tags = message_tags(programs)
+        self._runs = {plan.microbatches: self._executor(programs[rank], tags)}
+        self._evaluation = self._executor(forward_only(programs[rank]), tags)
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -146,16 +123,24 @@ class Generation:
         group, last = self.groups.world, self._last
         return Executor(program, self._stages, last, group, tags, self._entering, self._device, self._slices, carry)
 
-    def _training(self, steps: int, carrier: Carrier | None) -> Executor:
-        """The executor of so many steps without a drain in between, or of one with layers that change ranks."""
+    def _training(self, microbatches: int, carrier: Carrier | None) -> Executor:
+        """For so many micro-batches without a drain in between, with layers that change ranks where there are such."""
         if carrier is not None:
-            return self._executor(carrier.program(self._program), self._tags, carrier.run)
-        if steps not in self._runs:
-            plan, count = self.plan, steps * self.plan.microbatches
-            stages = tuple(replace(stage, shares=(count,)) for stage in plan.stages)
-            programs = orders_for(replace(plan, stages=stages, microbatches=count))
-            self._runs[steps] = self._executor(programs[self.rank], message_tags(programs))
-        return self._runs[steps]
+            program, tags = self._lowered(microbatches)
+            return self._executor(carrier.program(program), tags, carrier.run)
+        if microbatches not in self._runs:
+            self._runs[microbatches] = self._executor(*self._lowered(microbatches))
+        return self._runs[microbatches]
+
+    def _lowered(self, microbatches: int) -> tuple[Program, Mapping[Message, int]]:
+        """This rank's program and all messages' tags for so many micro-batches, shared out as in the plan."""
+        stages = tuple(replace(stage, shares=split(microbatches, stage.shares)) for stage in self.plan.stages)
+        programs = orders_for(replace(self.plan, stages=stages, microbatches=microbatches))
+        return programs[self.rank], message_tags(programs)
+
+    def microbatches_at(self, step: int) -> int:
+        """Of one step; fewer than the plan's while the batch ramps up."""
+        return self.job.batch_at(step) // self.plan.microbatch_size
 
     @property
     def is_pilot(self) -> bool:
@@ -183,17 +168,17 @@ class Generation:
         Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when. carrier: of
         layers that change ranks beside a synchronous step.
         """
-        executor = self._training(steps, carrier)
+        count, layers, width = self.microbatches_at(step), self.plan.layer_count, self.width
+        executor = self._training(steps * count, carrier)
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
-        scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / self.plan.microbatches
-        source = self._source(Window(self.batches, step, self.plan.microbatches))
+        scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / count
+        source = self._source(Window(self.batches, step, count))
         if spans is None:
             losses = executor.run(source, step, scale)
         else:
             losses = executor.run_traced(source, step, scale, self.rank, spans)
-        count, layers, width = self.plan.microbatches, self.plan.layer_count, self.width
         of_microbatch = self._by_microbatch(losses)
         values = {width * (i // count) + layers + i % count: loss for i, loss in of_microbatch.items()}
         values |= self._norms()
@@ -257,15 +242,9 @@ class Generation:
         validation = self.job.validation
         if validation is None:
             return None
-        return Batches(
-            validation.data,
-            self.job.seed,
-            False,
-            self.plan.global_batch,
-            self.plan.microbatch_size,
-            self._device,
-            self.batches.dtype,
-        )
+        size, seed, dtype = self.plan.microbatch_size, self.job.seed, self.batches.dtype
+        whole = self.plan.global_batch
+        return Batches(validation.data, seed, False, lambda batch: batch * whole, size, self._device, dtype)
 
     def _batches(self, job: PipelineJob, plan: ParallelPlan) -> Batches:
         if plan.global_batch != job.global_batch:
@@ -274,30 +253,6 @@ class Generation:
                 f"the plan's {plan.microbatches} micro-batches of {plan.microbatch_size} are not the job's global "
                 f"batch of {job.global_batch}",
             )
-        return Batches(
-            job.data, job.seed, job.shuffle, plan.global_batch, plan.microbatch_size, self._device, dtype_of(plan)
-        )
-
-
-def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
-    """The plan's programs, rank by rank.
-
-    Raises:
-        Ended: NOT_SUPPORTED for a plan that this worker cannot run, with the reason.
-    """
-    dtype_of(plan)
-    family = FAMILIES.get(plan.schedule)
-    if family is not None and family.sliced and any(stage.recompute for stage in plan.stages):
-        raise Ended(Cause.NOT_SUPPORTED, f"recompute with the sliced {plan.schedule!r}: not supported yet")
-    if family is not None and family.asynchronous:
-        if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
-            what = "replicas" if plan.replicas > 1 else "recompute"
-            raise Ended(Cause.NOT_SUPPORTED, f"{what} with the asynchronous {plan.schedule!r}: not supported yet")
-        if plan.microbatches < len(plan.stages):
-            raise Ended(
-                Cause.NOT_SUPPORTED, f"{plan.schedule!r} needs a micro-batch for each of {len(plan.stages)} stages"
-            )
-    try:
-        return orders_for(plan)
-    except ValueError as error:
-        raise Ended(Cause.NOT_SUPPORTED, f"the plan cannot run: {error}") from None
+        check_rampup(job.batch_rampup, plan)
+        size = plan.microbatch_size
+        return Batches(job.data, job.seed, job.shuffle, job.samples_before, size, self._device, dtype_of(plan))

@@ -11,6 +11,7 @@ import torch
 
 from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
+from worker.abilities import dtype_of, own_layers
 from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
@@ -20,7 +21,7 @@ from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.saver import Saver
 from worker.control import Control
 from worker.errors import Ended
-from worker.generation import Generation, dtype_of, own_layers
+from worker.generation import Generation
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
 from worker.pilot import Pilot
@@ -171,11 +172,12 @@ class Member:
                 Cause.CHECKPOINT_BROKEN,
                 f"{what} is in {found.plan.precision}, the plan asks for {generation.plan.precision}",
             )
-        if found.global_batch != self.job.global_batch or found.rng.seed != self.job.seed:
+        samples = self.job.samples_before(found.step)
+        if (found.global_batch, found.samples, found.rng.seed) != (self.job.global_batch, samples, self.job.seed):
             raise Ended(
                 Cause.CHECKPOINT_BROKEN,
-                f"{what} was trained with global batch {found.global_batch} and seed {found.rng.seed}, not "
-                f"{self.job.global_batch} and {self.job.seed}; samples would be lost or doubled",
+                f"{what} was trained with global batch {found.global_batch}, seed {found.rng.seed} and {found.samples} "
+                f"samples, not {self.job.global_batch}, {self.job.seed} and {samples}; some would be lost or doubled",
             )
 
     # --- later generations -------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class Trainer:
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
         spans = self._timelines.begin()
-        values = self.generation.train(step, steps, self._rate, spans, self.carrier)
+        values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier)
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
@@ -121,7 +121,8 @@ class Trainer:
         """Loss and gradient norm of the i-th step. Raises Ended where they are no numbers."""
         layers, base = self.plan.layer_count, i * self.generation.width
         norm = math.sqrt(_ordered_sum(summed[base : base + layers]))
-        loss = _ordered_sum(summed[base + layers : base + self.generation.width]) / self.plan.microbatches
+        losses = summed[base + layers : base + self.generation.width]
+        loss = _ordered_sum(losses) / self.generation.microbatches_at(self.progress.step + i)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise Ended(
                 Cause.USER_EXCEPTION,
@@ -130,12 +131,8 @@ class Trainer:
             )
         return loss, norm
 
-    def _rate(self, step: int) -> float | None:
-        """The learning rate of a step, None where the optimizer's own is used."""
-        return None if self.job.learning_rate is None else float(self.job.learning_rate(step))
-
     def _update(self, step: int, norm: float) -> None:
-        rate, limit = self._rate(step), self.job.clip_norm
+        rate, limit = self.job.rate_at(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
         arrived: list[Layer] = []
         if self.carrier is not None:
@@ -147,13 +144,13 @@ class Trainer:
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
             return
-        size = self.plan.global_batch
+        samples = self.job.samples_before(step - 1), self.job.samples_before(step) - 1
         self.metrics.step(
             step,
             loss,
             norm,
-            self._rate(step - 1),
-            ((step - 1) * size, step * size - 1),
+            self.job.rate_at(step - 1),
+            samples,
             elapsed_s,
             pause_s,
             f"{self.plan.shape} {self.plan.schedule}",
@@ -271,9 +268,9 @@ class Trainer:
             job=target.job,
             attempt=target.attempt,
             step=step,
-            samples=step * self.plan.global_batch,
+            samples=self.job.samples_before(step),
             global_batch=self.plan.global_batch,
-            learning_rate=self._rate(step),
+            learning_rate=self.job.rate_at(step),
             rng=Rng(seed=self.job.seed),
             fingerprint=self.fingerprint,
             layers=(),
