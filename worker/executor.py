@@ -14,11 +14,13 @@ from policies.ir.instruction import Instruction, Op, Program
 from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
+from worker.reduction import Reduction
 from worker.shapes import Shape
 from worker.stage import Stage
 from worker.transport import Group, Work
 
 COMPUTING = frozenset(Op(kind) for kind in Kind)
+BACKWARD = COMPUTING - {Op.FORWARD}
 RECEIVING = frozenset({Op.RECV_FORWARD, Op.RECV_BACKWARD})
 
 Message = tuple[str, int, int, int]
@@ -86,9 +88,10 @@ class Executor:
         shapes: Mapping[int, Sequence[Shape]],
         device: torch.device,
         slices: int = 1,
+        reductions: Mapping[int, Reduction] | None = None,
         carry: Callable[[Instruction], None] | None = None,
     ) -> None:
-        """carry: posts a piece of a layer that changes ranks, in programs that have such."""
+        """reductions: of stages with replicas. carry: posts a piece of a layer that changes ranks."""
         self._stages, self._last, self._group, self._tags = stages, last, group, tags
         self._shapes, self._device = shapes, device
         self._slices = slices
@@ -110,6 +113,8 @@ class Executor:
         if carry is not None:
             bind |= {op: partial(partial, carry) for op in (Op.SEND_LAYER, Op.RECV_LAYER)}
         self._calls = [(instruction, bind[instruction.op](instruction)) for instruction in posted_ahead(program)]
+        for stage, reduction in (reductions or {}).items():
+            self._reduce(stage, reduction)
 
     def run(self, source: Source, step: int, scale: float) -> dict[int, Tensor]:
         """One pass. Returns the losses (detached scalars) of the micro-batches whose last stage is here.
@@ -144,6 +149,20 @@ class Executor:
             self._group.finish(work)
         self._sending.clear()
         return self._losses
+
+    def _reduce(self, stage: int, reduction: Reduction) -> None:
+        """The stage's last backward brings its gradients on their way."""
+        found = [i for i, (do, _) in enumerate(self._calls) if do.stage == stage and do.op in BACKWARD]
+        if not found:
+            return
+        do, call = self._calls[found[-1]]
+
+        def last() -> None:
+            reduction.arm()
+            call()
+            reduction.close()
+
+        self._calls[found[-1]] = do, last
 
     # --- binding -----------------------------------------------------------------------------------------------
 

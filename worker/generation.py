@@ -18,13 +18,14 @@ from worker.carry import Carrier
 from worker.errors import Ended
 from worker.executor import Executor, Message, Source, forward_only, message_tags
 from worker.layer import Layer, tied_parameters
+from worker.reduction import Reduction
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, find_shapes
 from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
-from worker.transport import Groups, bucket_sum
+from worker.transport import Groups
 from worker.versions import Rate, VersionedStage
 from worker.world import World
 
@@ -53,17 +54,19 @@ class Generation:
         self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
         self._device = device
         self.layers = [layers[index] for index in sorted(layers)]
-        self._replicas = {}
-        for index, stage in enumerate(plan.stages):
-            if rank in stage.ranks:
-                self._replicas[index] = groups.among(stage.ranks)
+        here = [index for index, stage in enumerate(plan.stages) if rank in stage.ranks]
         self.asynchronous = not is_synchronous(plan)
         self._last = len(plan.stages) - 1
         self.batches = self._batches(job, plan)
         programs = programs_of(plan)
         self._slices = 1 + max(instruction.chunk for program in programs for instruction in program)
         self._lengths = self._slice_lengths()
-        self._stages = {index: self._stage(index, layers) for index in self._replicas}
+        self._stages = {index: self._stage(index, layers) for index in here}
+        self._reductions = {
+            index: Reduction(groups.among(f"stage{index}", plan.stages[index].ranks), self._stages[index].layers)
+            for index in here
+            if len(plan.stages[index].ranks) > 1
+        }
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
@@ -120,8 +123,18 @@ class Generation:
     def _executor(
         self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
     ) -> Executor:
-        group, last = self.groups.world, self._last
-        return Executor(program, self._stages, last, group, tags, self._entering, self._device, self._slices, carry)
+        return Executor(
+            program,
+            self._stages,
+            self._last,
+            self.groups.world,
+            tags,
+            self._entering,
+            self._device,
+            self._slices,
+            self._reductions,
+            carry,
+        )
 
     def _training(self, microbatches: int, carrier: Carrier | None) -> Executor:
         """For so many micro-batches without a drain in between, with layers that change ranks where there are such."""
@@ -205,10 +218,8 @@ class Generation:
         return values
 
     def _sum_gradients(self) -> None:
-        for index, stage in self._stages.items():
-            group = self._replicas[index]
-            if group.size > 1:
-                bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
+        for reduction in self._reductions.values():
+            reduction.finish()
         self._ties.sum_gradients()
 
     def evaluate(self, batch: int, source: Batches) -> dict[int, float]:

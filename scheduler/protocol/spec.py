@@ -21,13 +21,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     total_steps, global_batch and microbatch_size are None where the user's code decides. env and arguments are kept
     literally. batch_rampup: (until step, batch) pairs; empty where the user's code decides. env_from: names of secrets.
     preferred_devices: the count for policies that do not choose one themselves; None for the most allowed.
-    priority_class: the name that priority came from. time_limit_s: with devices, over all attempts. begin_us: not before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must
-    end). array: indices of its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
-    progress_timeout_s: a command whose progress file is silent for longer has stalled. script: a program as text, whose
-    first line names its interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`.
-    on_exit: what a command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended
-    by then is ended. log_bytes: how much of a member's log is kept, None for the node's own cap.
-    max_preemptions: after so many the job keeps its minimum.
+    priority_class: the name that priority came from. time_limit_s: with devices, over all attempts. begin_us: not
+    before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must end). array: indices of
+    its tasks, in a submission only. max_parallel: tasks of the array that may run at once. progress_timeout_s: a
+    command whose progress file is silent for longer has stalled. script: a program as text, whose first line names its
+    interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`. on_exit: what a
+    command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended by then is ended.
+    log_bytes: how much of a member's log is kept, None for the node's own cap. max_preemptions: after so many the job
+    keeps its minimum.
     """
 
     name: str
