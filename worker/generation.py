@@ -72,7 +72,8 @@ class Generation:
             raise Ended(
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
-        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in programs[rank]):
+        self.splits = any(do.op is Op.BACKWARD_WEIGHT for program in programs for do in program)
+        if self.splits:
             for stage_here in self._stages.values():
                 stage_here.split_backward()
         if shapes is None:
@@ -232,14 +233,19 @@ class Generation:
             stage.train(True)
         return self._by_microbatch(losses)
 
+    @property
+    def stages(self) -> list[Stage]:
+        """Those of this rank."""
+        return list(self._stages.values())
+
+    def counted_layers(self) -> list[Layer]:
+        """The layers that this rank answers for: replica 0's, so that every layer counts once."""
+        counted = [index for index in self._stages if self.plan.stages[index].ranks[0] == self.rank]
+        return [layer for index in counted for layer in self._stages[index].layers]
+
     def gradient_norms(self) -> dict[int, float]:
-        """Squared norm of each layer that this rank answers for: replica 0's, so that every layer counts once."""
-        return {
-            layer.index: layer.squared_gradient_norm()
-            for index, stage in self._stages.items()
-            if self.plan.stages[index].ranks[0] == self.rank
-            for layer in stage.layers
-        }
+        """Squared norm of each layer that this rank answers for."""
+        return {layer.index: layer.squared_gradient_norm() for layer in self.counted_layers()}
 
     def exchange(self, values: Mapping[int, float], size: int) -> list[float]:
         """Sum sparse vectors of `size` over all ranks. Each place is set by one rank at most, so the sum is exact."""

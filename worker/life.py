@@ -20,6 +20,7 @@ from worker.checkpoint.loader import Loaded, Loader, candidates
 from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.saver import Saver
 from worker.control import Control
+from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
 from worker.layer import Layer, build_layers, fingerprint
@@ -279,7 +280,9 @@ class Member:
         meet = world.meet(self.control.check_peers)
         timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
         carry = functools.partial(self._carry, generation, layers, proposal)
+        after = self.spec.measure_after
+        measuring = Measuring(generation, after, folder) if after is not None else None
         trainer = Trainer(
-            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at
+            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at, measuring
         )
         return Present(generation, layers, trainer, proposal, model)

@@ -184,6 +184,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--migrate", action="append", default=[], help='"8:2->1", before step 8')
     made.add_argument("--checkpoint", type=Path)
     made.add_argument("--metrics", type=Path)
+    made.add_argument("--profile", type=Path, help="measure convergence, and write it with the layers' profile here")
+    made.add_argument("--measure-after", type=int, default=50, help="steps of warm-up before convergence is measured")
     return made
 
 

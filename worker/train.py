@@ -13,7 +13,7 @@ import msgspec
 from policies.model.profile import ModelProfile
 from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
-from worker import processes
+from worker import convergence, processes
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
 from worker.launcher import Launched, fork_shim, start_shim
@@ -43,7 +43,10 @@ def main(arguments: list[str]) -> int:
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
-            return _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics).run()
+            training = _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics)
+            if options.profile is not None:
+                return training.measure(options.profile, options.measure_after)
+            return training.run()
     except BadRequest as error:
         print(f"jct train: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -58,6 +61,7 @@ class _Training:
         self._folder, self._job, self._script, self._precision = folder, job, script, precision
         self._cut, self._metrics = cut, metrics
         self._told = 0
+        self._measure_after: int | None = None
 
     def run(self) -> int:
         import_ahead()
@@ -73,6 +77,7 @@ class _Training:
             plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
         job, attempt = self._next_attempt()
         launched = self._launch(job, attempt, "train", plans[0])
+        self._trained = launched.folder
         signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
         with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
             for plan in plans[1:]:
@@ -84,6 +89,22 @@ class _Training:
         launched.hang_up()
         good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
+
+    def measure(self, file: Path, after: int) -> int:
+        """As `run`, measuring convergence from step `after` on; the probe's profile and the figures go to `file`."""
+        if self._script.changes:
+            raise BadRequest("--profile measures one shape; leave out --change and --migrate")
+        self._measure_after = after
+        code = self.run()
+        if code:
+            return code
+        found = self._trained / convergence.FILE_NAME
+        if not found.exists():
+            raise BadRequest(f"--profile needs {convergence.LEAST} steps after the first {after}; give more --steps")
+        profile = self._profiles_for(self._script.shape)[0]
+        document = {**msgspec.to_builtins(profile), "convergence": msgspec.json.decode(found.read_bytes())}
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+        return 0
 
     def _plan(self, shape: Shape) -> Any:
         return planned(shape, self._profiles_for(shape), self._global_batch, self._precision, self._cut)
@@ -103,7 +124,11 @@ class _Training:
 
     def _launch(self, job: int, attempt: int, kind: str, plan: Any) -> Launched:
         spec = AttemptSpec(
-            kind=kind, job=self._job, nonce=secrets.token_hex(8), hold_at=self._script.hold_at if plan else ()
+            kind=kind,
+            job=self._job,
+            nonce=secrets.token_hex(8),
+            hold_at=self._script.hold_at if plan else (),
+            measure_after=self._measure_after if plan else None,
         )
         start = fork_shim if processes.thread_count() == 1 else start_shim
         return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start)

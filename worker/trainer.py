@@ -13,6 +13,7 @@ from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
+from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
 from worker.layer import Layer
@@ -38,12 +39,14 @@ class Trainer:
         timelines: Timelines,
         prepare: Callable[[int], Carrier | None],
         ready_at: float,
+        measuring: Measuring | None = None,
     ) -> None:
-        """prepare: what carries layers to the generation of this number, None where that could not be.
+        """prepare: what carries layers to the generation of this number, None where that could not be. measuring: of
+        convergence, where it is asked for.
 
         ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
         """
-        self._prepare = prepare
+        self._prepare, self._measuring = prepare, measuring
         self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
         self._timelines = timelines
@@ -88,6 +91,8 @@ class Trainer:
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
         spans = self._timelines.begin()
+        if self._measuring is not None:
+            self._measuring.begin(step)
         values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier)
         end = steps * self.generation.width
         boundary = step + steps
@@ -97,8 +102,12 @@ class Trainer:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
+        if self._measuring is not None:
+            self._measuring.keep(step, found[0][0])
         if not self.generation.asynchronous:
             self._update(step, found[0][1])
+        if self._measuring is not None:
+            self._measuring.look_again(step)
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps

@@ -26,6 +26,8 @@ def train(
     migrate: Annotated[list[str] | None, typer.Option(help='"8:2->1": before step 8, a layer of stage 2.')] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Checkpoint directory.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Write one JSON object a step to this file.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Measure convergence; write it with a profile here.")] = None,
+    measure_after: Annotated[int, typer.Option(help="Steps of warm-up before it is measured.")] = 50,
 ) -> int:
     """Train one job on this machine, without a daemon, with scripted changes of its shape."""
     spec = parse_document(read_document(file))
@@ -33,6 +35,7 @@ def train(
         "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches,
         "slices": slices, "cut": cut, "device": device, "dtype": dtype,
         "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
+        "profile": profile, "measure-after": measure_after,
     }  # fmt: skip
     command = ["train", "-"]
     for name, value in options.items():

@@ -96,7 +96,8 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     kind: train, probe or command. user: whose job it is. places: node and device of each member. nonce: random, in
     the environment of every process of the attempt, so that strays are found. saved_step: of the newest checkpoint
     the daemon knows of; the checkpoint store itself has the last word. hold_at: steps before which the pilot waits
-    for the next generation to be proposed; for scripted changes only.
+    for the next generation to be proposed; for scripted changes only. measure_after: steps of warm-up before
+    convergence is measured, which doubles the time of a step; None to leave it.
     """
 
     kind: str
@@ -109,4 +110,5 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 300.0
     probe_timeout_s: float = 60.0
     hold_at: tuple[int, ...] = ()
+    measure_after: int | None = None
     places: tuple[tuple[str, str], ...] = ()
