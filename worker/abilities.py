@@ -9,10 +9,11 @@ from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
 from worker.rampup import Rampup
+from worker.scaling import SCALED
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32, "float16": torch.float32}
 """Of parameters and optimizer state, by precision."""
-AUTOCAST = {"bfloat16": torch.bfloat16}
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """What is computed in another dtype than the parameters'."""
 
 
@@ -59,6 +60,8 @@ def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
     if family is not None and family.sliced and any(stage.recompute for stage in plan.stages):
         raise Ended(Cause.NOT_SUPPORTED, f"recompute with the sliced {plan.schedule!r}: not supported yet")
     if family is not None and family.asynchronous:
+        if plan.precision in SCALED:
+            raise Ended(Cause.NOT_SUPPORTED, f"{plan.precision} with {plan.schedule!r}: its stages step by themselves")
         if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
             what = "replicas" if plan.replicas > 1 else "recompute"
             raise Ended(Cause.NOT_SUPPORTED, f"{what} with the asynchronous {plan.schedule!r}: not supported yet")

@@ -20,6 +20,7 @@ from worker.checkpoint.directory import Directory
 from worker.errors import Ended
 from worker.generation import Generation
 from worker.layer import Layer
+from worker.scaling import SCALED
 from worker.stage import Stage
 
 FILE_NAME = "convergence.json"
@@ -33,11 +34,12 @@ class Measuring:
 
     def __init__(self, generation: Generation, after: int, folder: Path | None) -> None:
         """Raises Ended, NOT_SUPPORTED: the schedule updates or splits what would be measured."""
-        if generation.asynchronous or generation.splits or generation.plan.microbatches < 2:
+        plan = generation.plan
+        if generation.asynchronous or generation.splits or plan.microbatches < 2 or plan.precision in SCALED:
             raise Ended(
                 Cause.NOT_SUPPORTED,
-                "convergence is measured with two micro-batches or more and a synchronous schedule whose backward is "
-                "whole, such as 1f1b",
+                "convergence is measured with two micro-batches or more, without loss scaling, and with a synchronous "
+                "schedule whose backward is whole, such as 1f1b",
             )
         self._generation, self._after, self._folder = generation, after, folder
         self._losses: list[float] = []
@@ -80,7 +82,7 @@ class Measuring:
             values[layers + layer.index] = sum(_square(now.grad - before) for (_, before), now in pairs)
             values[2 * layers + layer.index] = sum(_square(now - place) for (place, _), now in pairs)
         for layer in generation.layers:
-            layer.module.zero_grad(set_to_none=True)
+            layer.drop_gradients()
         for buffer, before in self._buffers:
             buffer.copy_(before)
         summed = generation.exchange(values, 3 * layers + count)

@@ -174,20 +174,26 @@ class Generation:
         return self.plan.layer_count + self.plan.microbatches
 
     def train(
-        self, step: int, steps: int, rate: Rate, spans: list[Span] | None = None, carrier: Carrier | None = None
+        self,
+        step: int,
+        steps: int,
+        rate: Rate,
+        spans: list[Span] | None = None,
+        carrier: Carrier | None = None,
+        loss_scale: float = 1.0,
     ) -> dict[int, float]:
         """Forward and backward of `steps` steps from `step`; returns this rank's part of steps x width values.
 
         Synchronous: one step; gradients are left in the parameters, summed over micro-batches and replicas.
         Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when. carrier: of
-        layers that change ranks beside a synchronous step.
+        layers that change ranks beside a synchronous step. loss_scale: of gradients, and squared of norms.
         """
         count, layers, width = self.microbatches_at(step), self.plan.layer_count, self.width
         executor = self._training(steps * count, carrier)
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
-        scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / count
+        scale = 1.0 if self.plan.schedule == "async-1f1b" else loss_scale / count
         source = self._source(Window(self.batches, step, count))
         if spans is None:
             losses = executor.run(source, step, scale)

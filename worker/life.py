@@ -97,6 +97,7 @@ class Member:
         progress = Progress(step=loaded.step, save_begun=loaded.step, save_no=target.save_no)
         if loaded.manifest is not None:
             progress.saved = loaded.step
+            progress.loss_scale, progress.good_steps = loaded.manifest.loss_scale, loaded.manifest.good_steps
             progress.first_evaluation = loaded.manifest.first_evaluation
             progress.last_evaluation = loaded.manifest.last_evaluation
         if generation.is_pilot:

@@ -178,7 +178,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--slices", type=int, default=1)
     made.add_argument("--cut", choices=("layers", "time"), default="layers")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    made.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
+    made.add_argument("--dtype", choices=("float32", "float64", "bfloat16", "float16"), default="float32")
     made.add_argument("--steps", type=int)
     made.add_argument("--change", action="append", default=[], help='"5:stages=2,schedule=zb-h1", before step 5')
     made.add_argument("--migrate", action="append", default=[], help='"8:2->1", before step 8')

@@ -162,9 +162,10 @@ class _Training:
 def _line(metrics: dict[str, Any]) -> str:
     if "validation_loss" in metrics:
         return f"step {metrics['step']}: validation loss {metrics['validation_loss']!r}"
+    norm = "overflowed, no update" if metrics["grad_norm"] is None else f"{metrics['grad_norm']:.6g}"
     return (
-        f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm "
-        f"{metrics['grad_norm']:.6g}, {metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"
+        f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm {norm}, "
+        f"{metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"
     )
 
 

@@ -20,6 +20,7 @@ from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.scaling import LEAST, SCALED, adjust
 from worker.timelines import Timelines
 from worker.versions import WINDOW
 
@@ -93,7 +94,7 @@ class Trainer:
         spans = self._timelines.begin()
         if self._measuring is not None:
             self._measuring.begin(step)
-        values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier)
+        values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier, self._loss_scale)
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
@@ -129,10 +130,10 @@ class Trainer:
     def _sums(self, summed: list[float], i: int) -> tuple[float, float]:
         """Loss and gradient norm of the i-th step. Raises Ended where they are no numbers."""
         layers, base = self.plan.layer_count, i * self.generation.width
-        norm = math.sqrt(_ordered_sum(summed[base : base + layers]))
+        norm = math.sqrt(_ordered_sum(summed[base : base + layers])) / self._loss_scale
         losses = summed[base + layers : base + self.generation.width]
         loss = _ordered_sum(losses) / self.generation.microbatches_at(self.progress.step + i)
-        if not math.isfinite(loss) or not math.isfinite(norm):
+        if not math.isfinite(loss) or not (math.isfinite(norm) or self._may_skip):
             raise Ended(
                 Cause.USER_EXCEPTION,
                 f"step {self.progress.step + i + 1}: loss is {loss}, gradient norm {norm}; training cannot go on. "
@@ -140,15 +141,30 @@ class Trainer:
             )
         return loss, norm
 
+    @property
+    def _loss_scale(self) -> float:
+        return self.progress.loss_scale if self.plan.precision in SCALED else 1.0
+
+    @property
+    def _may_skip(self) -> bool:
+        """An overflow costs this step's update, and the scale its half."""
+        return self.plan.precision in SCALED and self.progress.loss_scale >= LEAST
+
     def _update(self, step: int, norm: float) -> None:
         rate, limit = self.job.rate_at(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
+        if self.plan.precision in SCALED:
+            scale = (scale or 1.0) / self.progress.loss_scale
+            adjust(self.progress, math.isfinite(norm))
         arrived: list[Layer] = []
         if self.carrier is not None:
             self.carrier.settle()
             arrived = list(self.carrier.arriving.values())
         for layer in (*self.generation.layers, *arrived):
-            layer.update(rate, scale)
+            if math.isfinite(norm):
+                layer.update(rate, scale)
+            else:
+                layer.drop_gradients()
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
@@ -290,6 +306,8 @@ class Trainer:
                 members=self.generation.world.members,
                 replicas=tuple(stage.ranks for stage in self.plan.stages),
             ),
+            loss_scale=self.progress.loss_scale,
+            good_steps=self.progress.good_steps,
             first_evaluation=self.progress.first_evaluation,
             last_evaluation=self.progress.last_evaluation,
             torch=str(torch.__version__),

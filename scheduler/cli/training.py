@@ -20,7 +20,7 @@ def train(
     slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
     cut: Annotated[str, typer.Option(help="Cut into stages evenly by layers, or by measured time.")] = "layers",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
     change: Annotated[list[str] | None, typer.Option(help='"5:stages=2,schedule=zb-h1": before step 5.')] = None,
     migrate: Annotated[list[str] | None, typer.Option(help='"8:2->1": before step 8, a layer of stage 2.')] = None,
