@@ -2,7 +2,6 @@
 
 import functools
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from worker.abilities import dtype_of, own_layers
 from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.loader import Loaded, Loader, candidates
 from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.saver import Saver
+from worker.checkpoint.store import open_store
 from worker.control import Control
 from worker.convergence import Measuring
 from worker.errors import Ended
@@ -72,7 +71,10 @@ class Member:
         self._target = target
         self._timeout_s = target.spec.start_timeout_s
         checkpoint = target.spec.job.checkpoint
-        self._directory = Directory(checkpoint.dir) if checkpoint is not None else None
+        try:
+            self._store = open_store(checkpoint.dir) if checkpoint is not None else None
+        except ValueError as error:
+            raise Ended(Cause.BAD_SPEC, str(error)) from None
 
     # --- first generation --------------------------------------------------------------------------------------
 
@@ -126,10 +128,10 @@ class Member:
 
     def _load(self, layers: dict[int, Layer], meet: Rendezvous, generation: Generation, model: str) -> Loaded:
         checkpoint = self.spec.job.checkpoint
-        if self._directory is None or checkpoint is None:
+        if self._store is None or checkpoint is None:
             return Loaded()
         loader = Loader(
-            self._directory,
+            self._store,
             list(layers.values()),
             meet,
             generation.rank,
@@ -140,10 +142,10 @@ class Member:
         if not generation.is_pilot:
             return loader.follow()
         try:
-            catalogue.claim(self._directory, self._target.job, self._target.attempt, self.spec.nonce)
+            catalogue.claim(self._store, self._target.job, self._target.attempt, self.spec.nonce)
         except OSError as error:
-            self.control.note(f"checkpoint directory {self._directory.root} cannot be written: {error.strerror}")
-        loaded = loader.lead(candidates(self._directory, checkpoint.resume, self._target.job))
+            self.control.note(f"checkpoint directory {self._store.place} cannot be written: {error.strerror}")
+        loaded = loader.lead(candidates(self._store, checkpoint.resume, self._target.job))
         if loaded.lost:
             self.control.note(loaded.lost)
         elif loaded.manifest is not None:
@@ -152,18 +154,18 @@ class Member:
 
     def _warn_of_little_room(self, last: Manifest) -> None:
         """A save that will not fit is better told before it is needed. The last checkpoint tells how much one takes."""
-        assert self._directory is not None
+        assert self._store is not None
         needed = sum(layer.bytes for layer in last.layers)
-        free = shutil.disk_usage(self._directory.root).free
-        if free < needed:
+        free = self._store.free_bytes()
+        if free is not None and free < needed:
             self.control.note(
-                f"{self._directory.root} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
+                f"{self._store.place} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
             )
 
     def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
         """Raises Ended where going on from this checkpoint would silently train something else."""
-        assert self._directory is not None
-        what = f"the checkpoint of step {found.step} in {self._directory.root}"
+        assert self._store is not None
+        what = f"the checkpoint of step {found.step} in {self._store.place}"
         if found.fingerprint != model:
             raise Ended(
                 Cause.CHECKPOINT_BROKEN,
@@ -254,9 +256,9 @@ class Member:
         """Everything around a generation that is ready to train."""
         world, checkpoint = generation.world, self.spec.job.checkpoint
         saver = None
-        if self._directory is not None and checkpoint is not None:
+        if self._store is not None and checkpoint is not None:
             saver = Saver(
-                self._directory,
+                self._store,
                 lambda: world.connect_again(self._timeout_s),
                 self._target.job,
                 self._target.attempt,

@@ -182,7 +182,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int)
     made.add_argument("--change", action="append", default=[], help='"5:stages=2,schedule=zb-h1", before step 5')
     made.add_argument("--migrate", action="append", default=[], help='"8:2->1", before step 8')
-    made.add_argument("--checkpoint", type=Path)
+    made.add_argument("--checkpoint", help="a directory, or a URL that fsspec knows")
     made.add_argument("--metrics", type=Path)
     made.add_argument("--profile", type=Path, help="measure convergence, and write it with the layers' profile here")
     made.add_argument("--measure-after", type=int, default=50, help="steps of warm-up before convergence is measured")

@@ -15,7 +15,7 @@ from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
 from worker import convergence, processes
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
+from worker.checkpoint.store import is_url, open_store
 from worker.launcher import Launched, fork_shim, start_shim
 from worker.metrics import FILE_NAME
 from worker.scripted import BadRequest, Move, Script, Shape, moved, parser, planned, read_script, with_microbatches
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
         job = msgspec.structs.replace(job, total_steps=options.steps)
     if options.checkpoint is not None:
         kept = job.checkpoint or CheckpointSpec(dir="")
-        directory = str(options.checkpoint.absolute())
+        directory = options.checkpoint if is_url(options.checkpoint) else str(Path(options.checkpoint).absolute())
         job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
     try:
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
@@ -118,7 +118,10 @@ class _Training:
         """Above every claim on the checkpoint directory, so that this attempt may write there."""
         if self._job.checkpoint is None:
             return 0, 2
-        claims = catalogue.claims(Directory(self._job.checkpoint.dir))
+        try:
+            claims = catalogue.claims(open_store(self._job.checkpoint.dir))
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
         job, attempt = max(claims, default=(0, 1))
         return job, attempt + 1
 

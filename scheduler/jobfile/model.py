@@ -26,6 +26,7 @@ from scheduler.jobfile.fields import (
     Devices,
     ExitCode,
     Name,
+    Place,
     Priority,
     Script,
     Seconds,
@@ -151,7 +152,7 @@ class Work(Part):
 
 class Checkpoint(Part):
     NOT_YET: ClassVar[frozenset[str]] = frozenset({"max_time", "reshapeable", "min_free_disk"})
-    dir: AbsolutePath
+    dir: Place
     every: Seconds = 600
     keep: Annotated[int, Field(ge=1, le=1_000)] = 2
     resume: Literal["latest", "none"] = "latest"
