@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import importlib
 import math
 import os
 import secrets
@@ -31,13 +32,16 @@ from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
-from agent.telemetry import sample
 from agent.telemetry.owners import Owners
 from agent.telemetry.sampler import Sampler
 from agent.telemetry.sensing import sense
 from scheduler.protocol.messages import Chunk, DeviceInfo, Hello, Read
 
 MAX_LABEL = 100
+COMMANDS = {
+    "sample": "agent.telemetry.sample", "predict": "agent.forest.predict", "calibrate": "agent.forest.calibrate",
+}  # fmt: skip
+"""What the agent does without a daemon, and the module of each."""
 
 EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
@@ -60,8 +64,8 @@ class Agent(NodeMind):
 
 def main() -> None:
     """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
-    if sys.argv[1:2] == ["sample"]:
-        sys.exit(sample.main(sys.argv[2:]))
+    if (command := COMMANDS.get(" ".join(sys.argv[1:2]))) is not None:
+        sys.exit(importlib.import_module(command).main(sys.argv[2:]))
     options = _options().parse_args()
     if options.server_key is None and not _stays_here(options.connect):
         what = f"{options.connect} is on another host, and without --server-key nobody could be sure who answers there"
@@ -104,7 +108,7 @@ def _complain(text: str, code: int) -> int:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.",
-                                     epilog="jct-agent sample --help: what the devices measure, without a daemon.")
+                                     epilog="Without a daemon: jct-agent sample, predict, calibrate; each has --help.")
     parser.add_argument("--connect", required=True, metavar="ENDPOINT", help="the daemon, e.g. tcp://127.0.0.1:7741")
     parser.add_argument("--state", required=True, type=Path, help="folder for keys, attempts and logs")
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
