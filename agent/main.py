@@ -23,6 +23,7 @@ from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
+from agent.forest.predictor import MODEL, Predictor
 from agent.gangs import Gangs
 from agent.health import HealthWatch
 from agent.health_check import BadHealthCheck, HealthCheck
@@ -170,7 +171,8 @@ async def _run(options: argparse.Namespace) -> None:
             serve(options.metrics_port, lambda: agent.telemetry)
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
-        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sense(sampler, agent, memory)])
+        sensing = sense(sampler, agent, memory, predictor=Predictor(state / MODEL))
+        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sensing])
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:

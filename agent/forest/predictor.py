@@ -1,0 +1,183 @@
+"""The slowdown of each device of a node, from its newest sample: by a forest that fits, else as step times show it."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from msgspec.structs import replace
+
+from agent.forest import file
+from agent.forest.contested import Contest
+from agent.forest.features import Features, Values
+from agent.forest.file import BadModel
+from agent.forest.model import Hardware, Model
+from agent.forest.observed import Observed, Ratio
+from agent.forest.schema import NODE
+from agent.telemetry.members import Members
+from scheduler.protocol.messages import Report, Target
+from scheduler.protocol.slowdown import Slowdown, Source
+from scheduler.protocol.telemetry import DeviceSample, Telemetry
+
+log = structlog.get_logger()
+
+MODEL = "model.npz"
+SHIPPED = Path(__file__).parent / "models"
+LOOK_S = 10.0
+LEAST_CONFIDENCE = 0.5
+OBSERVED_CONFIDENCE = 0.6
+STEP_TIMES = "observed step times"
+NOTICEABLE_WAIT_PERCENT, NOTICEABLE_FOREIGN_PERCENT = 5.0, 10.0
+Gang = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The models by device kind. about: which they are; fallback: why not the node's own, empty where there is none."""
+
+    models: Mapping[str, Model]
+    about: str
+    fallback: str = ""
+
+
+def choose(path: Path | None, kinds: Mapping[str, Hardware], shipped: Path = SHIPPED) -> Choice:
+    """The node's own model of a kind; else the one that came with this program, which is for any topology; else none.
+
+    path: of the node's own. kinds: the hardware of each device kind that is here.
+    """
+    models: dict[str, Model] = {}
+    about, fallback = [], []
+    owners = (Path(__file__).stat().st_uid,)  # who could change the model could change this program
+    for kind, hardware in kinds.items():
+        for file_, what in ((path, "this node's own forest"), (shipped / f"{Path(kind).name}.npz", "a generic forest")):
+            if file_ is None or not file_.exists():
+                continue
+            try:
+                models[kind] = file.read(file_, NODE, hardware, owners)
+                about.append(f"{kind}: {what}")
+                break
+            except BadModel as error:
+                fallback.append(f"{file_}: {error}")
+        else:
+            about.append(f"{kind}: {STEP_TIMES}")
+    said = "; ".join(fallback)
+    return Choice(models, ", ".join(about), f"{said}. Instead {', '.join(about)}" if said else "")
+
+
+def hardware_of(devices: Iterable[DeviceSample]) -> dict[str, Hardware]:
+    """By kind. How devices hang together is told by their number; of cores it is the machine's."""
+    count: dict[str, int] = defaultdict(int)
+    for device in devices:
+        if not device.kind.startswith("fake"):
+            count[device.kind] += 1
+    cores = f"{os.cpu_count()} cores"
+    return {kind: Hardware(kind, cores if kind == "cpu" else f"{number} devices") for kind, number in count.items()}
+
+
+class Predictor:
+    """`of` is called with every sample. path: of this node's own model, looked at again every LOOK_S."""
+
+    def __init__(
+        self, path: Path | None, clock_s: Callable[[], float] = time.monotonic, members: Members | None = None,
+        shipped: Path = SHIPPED,
+    ) -> None:  # fmt: skip
+        self._path, self._clock_s, self._shipped = path, clock_s, shipped
+        self._members, self._features, self._observed = members or Members(clock_s=clock_s), Features(), Observed()
+        self._contests: dict[str, Contest] = defaultdict(Contest)
+        self._choice = Choice({}, "")
+        self._hardware: dict[str, Hardware] = {}
+        self._stamp: object = None
+        self._looked_s = -LOOK_S
+
+    def of(self, telemetry: Telemetry, members: Iterable[tuple[Target, Report]]) -> Telemetry:
+        """The same sample with the slowdown of each device of which one is known. members: those that run here."""
+        now_s, running = self._clock_s(), list(members)
+        self._choose(telemetry, now_s)
+        pids = {target.device: report.pid for target, report in running}
+        gangs = {target.device: (target.job, target.attempt) for target, _ in running}
+        own = self._members.read(pids)
+        values = self._features.of(telemetry, now_s, own, gangs)
+        ratios = self._observed.take(running)
+        found = []
+        for device in telemetry.devices:
+            slowdown = self._forest(device, values[device.id])
+            if slowdown is None and (gang := gangs.get(device.id)) in ratios:
+                assert gang is not None
+                alone = list(gangs.values()).count(gang) == 1 and len(_ranks(running, gang)) == 1
+                slowdown = _as_shown(device.id, ratios[gang], alone or is_disturbed(values[device.id]))
+            found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
+        self._forget(device.id for device in telemetry.devices)
+        return replace(
+            telemetry, devices=tuple(found), predictor=self._choice.about, fallback=self._choice.fallback
+        )
+
+    def _forest(self, device: DeviceSample, values: Values) -> Slowdown | None:
+        """None where no model fits, or it does not trust itself."""
+        model = self._choice.models.get(device.kind)
+        if model is None or device.age_s is None:
+            return None
+        found = model.predict(values, self._hardware[device.kind])
+        if found.confidence < LEAST_CONFIDENCE:
+            return None
+        return Slowdown(
+            device=device.id, ratio=found.slowdown, low=found.low, high=found.high, confidence=found.confidence,
+            source=Source.FOREST,
+        )  # fmt: skip
+
+    def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
+        if slowdown is None:
+            self._contests.pop(id, None)
+            return None
+        return self._contests[id].take(slowdown, now_s)
+
+    def _choose(self, telemetry: Telemetry, now_s: float) -> None:
+        """Anew where the devices or the model file have changed."""
+        if now_s - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now_s
+        hardware = hardware_of(telemetry.devices)
+        stamp = hardware, _stamp(self._path)
+        if stamp != self._stamp:
+            self._stamp, self._hardware = stamp, hardware
+            self._choice = choose(self._path, hardware, self._shipped)
+            log.info("predictor", about=self._choice.about or "none", fallback=self._choice.fallback)
+
+    def _forget(self, present: Iterable[str]) -> None:
+        for id in self._contests.keys() - set(present):
+            del self._contests[id]
+
+
+def is_disturbed(values: Values) -> bool:
+    """Whether some counter says that others use the device, or that it is held back."""
+    signs = (
+        ("own_wait_percent", NOTICEABLE_WAIT_PERCENT), ("foreign_busy_percent", NOTICEABLE_FOREIGN_PERCENT),
+        ("foreign_processes", 1.0), ("throttle_reasons", 1.0), ("steal_percent", NOTICEABLE_WAIT_PERCENT),
+    )  # fmt: skip
+    return any((values[name] or 0.0) >= least for name, least in signs)
+
+
+def _as_shown(device: str, ratio: Ratio, is_here: bool) -> Slowdown | None:
+    """A gang's step time does not tell which of its devices is slow: without a sign of it on this one, nothing is
+    said. is_here: there is one, or no other device."""
+    if not is_here:
+        return None
+    return Slowdown(
+        device=device, ratio=ratio.middle, low=ratio.low, high=ratio.high, confidence=OBSERVED_CONFIDENCE,
+        source=Source.OBSERVED,
+    )  # fmt: skip
+
+
+def _ranks(running: Iterable[tuple[Target, Report]], gang: Gang) -> tuple[int, ...]:
+    return next(target.ranks for target, _ in running if (target.job, target.attempt) == gang)
+
+
+def _stamp(path: Path | None) -> object:
+    """What changes with a file."""
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid) if found else None
