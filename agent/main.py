@@ -23,7 +23,8 @@ from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
-from agent.forest.predictor import MODEL, Predictor
+from agent.forest.predictor import Predictor
+from agent.forest.refit import refit_regularly
 from agent.gangs import Gangs
 from agent.health import HealthWatch
 from agent.health_check import BadHealthCheck, HealthCheck
@@ -129,6 +130,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
                         help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
+    parser.add_argument("--refit-every", type=_minutes, default=60.0, metavar="MINUTES",
+                        help="learn what neighbours cost from the jobs here; 0 for never, default 60")  # fmt: skip
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -137,6 +140,13 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not (value == 0 or 1 <= value < math.inf):
+        raise argparse.ArgumentTypeError("must be 0, or a number of minutes from 1 on")
     return value
 
 
@@ -171,8 +181,15 @@ async def _run(options: argparse.Namespace) -> None:
             serve(options.metrics_port, lambda: agent.telemetry)
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
-        sensing = sense(sampler, agent, memory, predictor=Predictor(state / MODEL))
-        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sensing])
+        predictor = Predictor(state)
+        sensing = sense(sampler, agent, memory, predictor=predictor)
+        learning = _learn(state, predictor, 60 * options.refit_every)
+        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sensing, learning])
+
+
+async def _learn(state: Path, predictor: Predictor, every_s: float) -> None:
+    if every_s > 0:
+        await refit_regularly(state, predictor.window, predictor.present, every_s)
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.neighbour [--model FILE] [--rounds N] [--json]`. Rounds alternate: alone, a neighbour on one core,
 alone, a neighbour on the other. Nobody tells the predictor of it. True: the pipeline's step time over that of the
-rounds alone, in the same run. Predicted: the larger of the two devices' slowdowns. Claim: the median error is at most 15%.
+rounds alone, in the same run. Predicted: the larger of the two devices' slowdowns. Claim: the median error is at most
+15%.
 """
 
 import argparse
@@ -54,7 +55,8 @@ def main() -> None:
         "right_core_percent": 100 * statistics.fmean(one.blamed == one.core for one in found),
         "calm_median": statistics.median(calm),
     }  # fmt: skip
-    print(json.dumps(figures) if options.json else "\n".join(f"{key:<22}{value:8.2f}" for key, value in figures.items()))
+    lines = "\n".join(f"{name:<22}{value:8.2f}" for name, value in figures.items())
+    print(json.dumps(figures) if options.json else lines)
 
 
 def measure(model: Model, cores: list[int], rounds: int) -> tuple[list[Found], list[float]]:

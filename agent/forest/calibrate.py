@@ -13,7 +13,8 @@ import msgspec
 from agent.forest import campaign, isolation
 from agent.forest.evaluation import Evaluation
 from agent.forest.model import Hardware
-from agent.forest.rows import Rows, save
+from agent.forest.refit import ONLINE
+from agent.forest.rows import Rows, both, load, save
 from agent.forest.training import Trained
 from agent.forest.workbench import BrokenBench
 
@@ -33,11 +34,14 @@ def main(arguments: Sequence[str]) -> int:
     no_links = isolation.isolate()
     try:
         options.out.mkdir(parents=True, exist_ok=True, mode=0o700)
+        before = load(options.out / ROWS) if options.add and (options.out / ROWS).exists() else None
         rows = _measure(cores, options, not no_links)
+        rows = both(before, rows) if before is not None else rows
         save(options.out / ROWS, rows)
         trained = train(options.out, QUICK_TREES if options.quick else TREES, evaluate=True, seed=options.seed)
         paint(options.out, trained)
-    except (BrokenBench, TrainingFailed, OSError) as error:
+        (options.out / ONLINE).unlink(missing_ok=True)  # learned before
+    except (BrokenBench, TrainingFailed, OSError, ValueError) as error:
         return _complain(str(error), EX_FAILED)
     report = _report(options.out, trained, rows.hardware, no_links)
     (options.out / REPORT).write_text(json.dumps(report, indent=2) + "\n")
@@ -55,6 +59,7 @@ def _options() -> argparse.ArgumentParser:
                         help="an agent's state folder, for its model.npz; or any other")
     parser.add_argument("--minutes", type=_minutes, default=15.0, help="of measuring, default 15")
     parser.add_argument("--quick", action="store_true", help="within a minute or so; good for a first look only")
+    parser.add_argument("--add", action="store_true", help="to the rows that DIR has from earlier calibrations")
     parser.add_argument("--stages", type=int, default=2, choices=range(2, 9), help="of the pipeline, one a core")
     parser.add_argument("--seed", type=int, default=0, help="of the situations that are drawn")
     parser.add_argument("--json", action="store_true", help="JSON for scripts")

@@ -30,6 +30,8 @@ EACH = 4
 ROUND_S = EACH * (SITUATION_S + ALONE_S + IDLE_S) + ALONE_S + 3 * SETTLE_S
 CPU_QUANTILE, WAIT_QUANTILE = 0.2, 0.05
 """Of the steps that were measured alone: on a machine that others use too, not all of them were."""
+MOST = 20.0
+"""A stage that is starved makes no whole step in a sampling period: beyond this, a slowdown is not measured by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def as_rows(record: Record, hardware: Hardware) -> Rows:
             else:
                 slowdown = _around(record.steps[key], ends[key], moment.at_s, free[key])
                 past += [slowdown] if slowdown is not None else []
-            if slowdown is not None:
+            if slowdown is not None and slowdown <= MOST:
                 found.append((values, slowdown, situation))
         if not moment.disturbances:
             last.clear()

@@ -16,6 +16,7 @@ from agent.forest.features import Features, Values
 from agent.forest.file import BadModel
 from agent.forest.model import Hardware, Model
 from agent.forest.observed import Observed, Ratio
+from agent.forest.refit import ONLINE, Window
 from agent.forest.schema import NODE
 from agent.telemetry.members import Members
 from scheduler.protocol.messages import Report, Target
@@ -31,7 +32,7 @@ LEAST_CONFIDENCE = 0.5
 OBSERVED_CONFIDENCE = 0.6
 STEP_TIMES = "observed step times"
 NOTICEABLE_WAIT_PERCENT, NOTICEABLE_FOREIGN_PERCENT = 5.0, 10.0
-Gang = tuple[int, int]
+NO_GANG = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +44,35 @@ class Choice:
     fallback: str = ""
 
 
-def choose(path: Path | None, kinds: Mapping[str, Hardware], shipped: Path = SHIPPED) -> Choice:
-    """The node's own model of a kind; else the one that came with this program, which is for any topology; else none.
+def choose(folder: Path | None, kinds: Mapping[str, Hardware], shipped: Path = SHIPPED) -> Choice:
+    """What this node has learned online; else its own calibration; else the model that came with this program, which is
+    for any topology; else none.
 
-    path: of the node's own. kinds: the hardware of each device kind that is here.
+    folder: of the node's own models. kinds: the hardware of each device kind that is here.
     """
     models: dict[str, Model] = {}
     about, fallback = [], []
     owners = (Path(__file__).stat().st_uid,)  # who could change the model could change this program
     for kind, hardware in kinds.items():
-        for file_, what in ((path, "this node's own forest"), (shipped / f"{Path(kind).name}.npz", "a generic forest")):
-            if file_ is None or not file_.exists():
-                continue
+        for path, what in _candidates(folder, shipped / f"{Path(kind).name}.npz"):
             try:
-                models[kind] = file.read(file_, NODE, hardware, owners)
+                models[kind] = file.read(path, NODE, hardware, owners)
                 about.append(f"{kind}: {what}")
                 break
             except BadModel as error:
-                fallback.append(f"{file_}: {error}")
+                fallback.append(f"{path}: {error}")
         else:
             about.append(f"{kind}: {STEP_TIMES}")
     said = "; ".join(fallback)
     return Choice(models, ", ".join(about), f"{said}. Instead {', '.join(about)}" if said else "")
+
+
+def _candidates(folder: Path | None, generic: Path) -> list[tuple[Path, str]]:
+    """Those that exist."""
+    found = [(generic, "a generic forest")]
+    if folder is not None:
+        found = [(folder / ONLINE, "a forest learned online"), (folder / MODEL, "this node's own forest"), *found]
+    return [(path, what) for path, what in found if path.exists()]
 
 
 def hardware_of(devices: Iterable[DeviceSample]) -> dict[str, Hardware]:
@@ -78,13 +86,15 @@ def hardware_of(devices: Iterable[DeviceSample]) -> dict[str, Hardware]:
 
 
 class Predictor:
-    """`of` is called with every sample. path: of this node's own model, looked at again every LOOK_S."""
+    """`of` is called with every sample. folder: of this node's own models, looked at again every LOOK_S. window: what
+    the step times of jobs have shown, to learn from."""
 
     def __init__(
-        self, path: Path | None, clock_s: Callable[[], float] = time.monotonic, members: Members | None = None,
+        self, folder: Path | None, clock_s: Callable[[], float] = time.monotonic, members: Members | None = None,
         shipped: Path = SHIPPED,
     ) -> None:  # fmt: skip
-        self._path, self._clock_s, self._shipped = path, clock_s, shipped
+        self._folder, self._clock_s, self._shipped = folder, clock_s, shipped
+        self.window = Window()
         self._members, self._features, self._observed = members or Members(clock_s=clock_s), Features(), Observed()
         self._contests: dict[str, Contest] = defaultdict(Contest)
         self._choice = Choice({}, "")
@@ -102,17 +112,23 @@ class Predictor:
         values = self._features.of(telemetry, now_s, own, gangs)
         ratios = self._observed.take(running)
         found = []
+        alone = {target.device for target, _ in running if len(target.ranks) == 1}
         for device in telemetry.devices:
-            slowdown = self._forest(device, values[device.id])
-            if slowdown is None and (gang := gangs.get(device.id)) in ratios:
-                assert gang is not None
-                alone = list(gangs.values()).count(gang) == 1 and len(_ranks(running, gang)) == 1
-                slowdown = _as_shown(device.id, ratios[gang], alone or is_disturbed(values[device.id]))
+            ratio = ratios.get(gangs.get(device.id, NO_GANG))
+            if ratio is not None and device.id not in alone and not is_disturbed(values[device.id]):
+                ratio = None  # a step time does not tell which of a gang's devices is slow: some sign of it has to
+            slowdown = self._forest(device, values[device.id]) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
+            if ratio is not None and device.kind in self._hardware:
+                self.window.take(device.id, self._hardware[device.kind], values[device.id], ratio.middle, now_s)
         self._forget(device.id for device in telemetry.devices)
         return replace(
             telemetry, devices=tuple(found), predictor=self._choice.about, fallback=self._choice.fallback
         )
+
+    def present(self) -> Model | None:
+        """The model in use for what the window is of."""
+        return self._choice.models.get(self.window.hardware.kind) if self.window.hardware is not None else None
 
     def _forest(self, device: DeviceSample, values: Values) -> Slowdown | None:
         """None where no model fits, or it does not trust itself."""
@@ -139,10 +155,10 @@ class Predictor:
             return
         self._looked_s = now_s
         hardware = hardware_of(telemetry.devices)
-        stamp = hardware, _stamp(self._path)
+        stamp = hardware, [_stamp(self._folder / name) for name in (ONLINE, MODEL)] if self._folder else []
         if stamp != self._stamp:
             self._stamp, self._hardware = stamp, hardware
-            self._choice = choose(self._path, hardware, self._shipped)
+            self._choice = choose(self._folder, hardware, self._shipped)
             log.info("predictor", about=self._choice.about or "none", fallback=self._choice.fallback)
 
     def _forget(self, present: Iterable[str]) -> None:
@@ -159,10 +175,8 @@ def is_disturbed(values: Values) -> bool:
     return any((values[name] or 0.0) >= least for name, least in signs)
 
 
-def _as_shown(device: str, ratio: Ratio, is_here: bool) -> Slowdown | None:
-    """A gang's step time does not tell which of its devices is slow: without a sign of it on this one, nothing is
-    said. is_here: there is one, or no other device."""
-    if not is_here:
+def _as_shown(device: str, ratio: Ratio | None) -> Slowdown | None:
+    if ratio is None:
         return None
     return Slowdown(
         device=device, ratio=ratio.middle, low=ratio.low, high=ratio.high, confidence=OBSERVED_CONFIDENCE,
@@ -170,14 +184,10 @@ def _as_shown(device: str, ratio: Ratio, is_here: bool) -> Slowdown | None:
     )  # fmt: skip
 
 
-def _ranks(running: Iterable[tuple[Target, Report]], gang: Gang) -> tuple[int, ...]:
-    return next(target.ranks for target, _ in running if (target.job, target.attempt) == gang)
-
-
-def _stamp(path: Path | None) -> object:
+def _stamp(path: Path) -> object:
     """What changes with a file."""
     try:
-        found = path.stat() if path is not None else None
+        found = path.stat()
     except OSError:
         return None
-    return (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid) if found else None
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode, found.st_uid

@@ -75,6 +75,15 @@ def folds(groups: np.ndarray, most: int, seed: int) -> Iterator[np.ndarray]:
         yield np.isin(groups, names[fold == number])
 
 
+def both(one: Rows, other: Rows) -> Rows:
+    """Raises ValueError where they are not of the same schema and hardware."""
+    if (one.schema, one.hardware) != (other.schema, other.hardware):
+        raise ValueError(f"rows of {one.hardware} and of {other.hardware} do not belong together")
+    features = np.concatenate([one.features, other.features])
+    slowdowns = np.concatenate([one.slowdowns, other.slowdowns])
+    return Rows(one.schema, one.hardware, features, slowdowns, one.situations + other.situations)
+
+
 class _Head(msgspec.Struct, frozen=True):
     schema: str
     hash: str

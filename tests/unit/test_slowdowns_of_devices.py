@@ -165,7 +165,7 @@ def shipped(tmp_path):
 
 
 def test_dyn19_without_a_model_of_its_own_a_node_uses_the_generic_one(tmp_path, shipped):
-    choice = choose(tmp_path / "model.npz", {"cpu": CPU}, shipped)
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
     assert choice.about == "cpu: a generic forest"
     assert choice.fallback == ""
     assert choice.models["cpu"].hardware.topology == ANY
@@ -173,7 +173,7 @@ def test_dyn19_without_a_model_of_its_own_a_node_uses_the_generic_one(tmp_path, 
 
 def test_a_nodes_own_model_comes_first(tmp_path, shipped):
     file.write(tmp_path / "model.npz", model(CPU, trees=5))
-    choice = choose(tmp_path / "model.npz", {"cpu": CPU}, shipped)
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
     assert (choice.about, choice.fallback) == ("cpu: this node's own forest", "")
 
 
@@ -185,10 +185,10 @@ def test_b59_a_model_that_cannot_be_used_is_told_with_what_is_used_instead(tmp_p
         path.write_bytes(path.read_bytes()[:-100])
     if damage == "open to others":
         path.chmod(0o666)
-    choice = choose(path, {"cpu": CPU}, shipped)
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
     assert str(path) in choice.fallback
     assert choice.fallback.endswith("Instead cpu: a generic forest")
-    assert choose(path, {"cpu": CPU}, tmp_path / "none").about == "cpu: observed step times"
+    assert choose(tmp_path, {"cpu": CPU}, tmp_path / "none").about == "cpu: observed step times"
 
 
 def test_other_kinds_have_their_step_times(tmp_path, shipped):
@@ -222,8 +222,7 @@ def test_a_device_of_which_nothing_is_known_has_no_slowdown(shipped):
 
 def test_the_forest_speaks_where_it_knows_the_features(tmp_path):
     """Also before any step, as counters alone tell it; nobody has told it of the neighbour."""
-    path = tmp_path / "model.npz"
-    file.write(path, model(CPU, trees=20))
+    file.write(tmp_path / "model.npz", model(CPU, trees=20))
     features = dict.fromkeys(NODE.names, 50.0)
 
     class All:
@@ -232,11 +231,11 @@ def test_the_forest_speaks_where_it_knows_the_features(tmp_path):
             return {"d": values}
 
     for wait, low, high in ((0.0, 1.0, 1.1), (60.0, 2.2, 2.8)):
-        found = predictor(path, OwnUse(50.0, wait, 10.0))
+        found = predictor(tmp_path, OwnUse(50.0, wait, 10.0))
         found._features = All()
         found._choose(sample(), 0.0)
         found._hardware = {"cpu": CPU}
-        found._choice = choose(path, {"cpu": CPU})
+        found._choice = choose(tmp_path, {"cpu": CPU})
         said = found.of(sample(), [member("d")]).devices[0].slowdown
         assert said.source is Source.FOREST
         assert low <= said.ratio <= high
