@@ -12,6 +12,8 @@ from policies.ir.timeline import Span
 from policies.schedules.catalogue import FAMILIES
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
+from worker.adapt.meter import Meter
+from worker.adapt.statistics import Route, routes_of
 from worker.batches import Batches, Window
 from worker.errors import Ended
 from worker.executor import Executor, Source, forward_only, message_tags
@@ -64,11 +66,17 @@ class Generation:
         shapes: LayerShapes | None,
         device: torch.device,
         timeout_s: float,
+        meter: Meter | None = None,
     ) -> None:
-        """layers: this rank's. shapes: None to find them by a trial. All ranks come here together."""
+        """layers: this rank's. shapes: None to find them by a trial. meter: times and stamps what runs.
+
+        All ranks come here together.
+        """
         plan, rank = world.plan, world.members.index(member)
         self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
-        self._device = device
+        self._device, self.meter = device, meter
+        self.routes: dict[int, tuple[Route, ...]] = {}
+        """Of the messages of so many steps without a drain, by tag; for a meter."""
         self.layers = [layers[index] for index in sorted(layers)]
         self._replicas = {}
         for index, stage in enumerate(plan.stages):
@@ -99,7 +107,7 @@ class Generation:
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        self._runs = {1: self._executor(programs)}
+        self._runs = {1: self._executor(programs, 1)}
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -126,17 +134,18 @@ class Generation:
         return slice_lengths(inputs.shape[TIME], self._slices)
 
     def _source(self, source: Source) -> Source:
+        source = self.meter.source(source) if self.meter is not None else source
         return SlicedSource(source, self._lengths) if self._slices > 1 else source
 
     def _share(self, unit: int) -> float:
         """What a unit's mean loss counts in its micro-batch's."""
         return self._lengths[unit % self._slices] / sum(self._lengths) if self._slices > 1 else 1.0
 
-    def _executor(self, programs: Sequence[Program]) -> tuple[Executor, Program]:
-        tags = message_tags(programs)
-        executor = Executor(
-            self._stages, self._last, self.groups.world, tags, self._entering, self._device, self._slices
-        )
+    def _executor(self, programs: Sequence[Program], steps: int) -> tuple[Executor, Program]:
+        tags, group = message_tags(programs), self.groups.world
+        if self.meter is not None:
+            group, self.routes[steps] = self.meter.group(group), routes_of(programs, self._entering)
+        executor = Executor(self._stages, self._last, group, tags, self._entering, self._device, self._slices)
         return executor, programs[self.rank]
 
     def _run(self, steps: int) -> tuple[Executor, Program]:
@@ -144,8 +153,13 @@ class Generation:
         if steps not in self._runs:
             plan, count = self.plan, steps * self.plan.microbatches
             stages = tuple(replace(stage, shares=(count,)) for stage in plan.stages)
-            self._runs[steps] = self._executor(orders_for(replace(plan, stages=stages, microbatches=count)))
+            self._runs[steps] = self._executor(orders_for(replace(plan, stages=stages, microbatches=count)), steps)
         return self._runs[steps]
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Stages of this rank."""
+        return tuple(self._stages)
 
     @property
     def is_pilot(self) -> bool:

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Protocol
 
+from worker.adapt.adapter import Adapter
+from worker.adapt.loop import Prepare
+from worker.adapt.revision import Reviser
 from worker.control import Control
 from worker.progress import Progress
 
@@ -19,6 +22,8 @@ class Header(IntEnum):
     SAVE_AND_STOP = 2
     STOP = 3
     CHANGE = 4
+    PREPARE = 5
+    REVISE = 6
 
     @property
     def saves(self) -> bool:
@@ -42,9 +47,11 @@ class Proposed(Protocol):
 
 
 class Pilot:
-    """Decides the header. One slot: stop, then the next generation, then a save that was asked for or is due.
+    """Decides the header. One slot: stop, then the next generation, then a revision of this one, then a save that was
+    asked for or is due.
 
     every_s: seconds between periodic saves, 0 for none. clock: monotonic seconds. can_save: there is a store.
+    adapter: for a job that adapts, with the reviser of the pilot's own rank.
     """
 
     def __init__(
@@ -55,25 +62,39 @@ class Pilot:
         every_s: float,
         clock: Callable[[], float],
         can_save: bool,
+        adapter: Adapter | None = None,
+        reviser: Reviser | None = None,
     ) -> None:
+        self.adapter, self._reviser = adapter, reviser
         self._control, self._proposed, self._progress = control, proposed, progress
         self._every_s, self._clock = every_s, clock
         self._can_save = can_save
         self._saved_at = clock()
 
     def header(self, boundary: int, saving: bool, may_change: bool) -> tuple[Header, int]:
-        """For a boundary, with the number of the next generation for CHANGE, else 0.
+        """For a boundary, with the number of the next generation for CHANGE, of the revision for PREPARE and REVISE.
 
         boundary: steps finished there. saving: an earlier save is still being written.
         """
         held = self._hold(boundary)
         stop = self._control.stop
+        if self.adapter is not None and (stop is not None or self._proposed.known):
+            self.adapter.yields()
         if stop is not None:
             return (Header.SAVE_AND_STOP if stop.save and self._can_save else Header.STOP), 0
         generation = self._proposed.ready
         if may_change and held and not saving and generation is not None:
             return Header.CHANGE, generation
-        return self._save(saving), 0
+        return self._revision(saving, may_change) or (self._save(saving), 0)
+
+    def _revision(self, saving: bool, may_change: bool) -> tuple[Header, int] | None:
+        """What the adapter wants, unless a next generation is on its way."""
+        if self.adapter is None or self._reviser is None or not may_change or self._proposed.known:
+            return None
+        found = self.adapter.header(self._reviser, saving)
+        if found is None:
+            return None
+        return (Header.PREPARE if isinstance(found, Prepare) else Header.REVISE), found.revision
 
     def _save(self, saving: bool) -> Header:
         if not self._can_save or saving:

@@ -7,7 +7,10 @@ import time
 import msgspec
 import torch
 
+from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
+from worker.adapt.part import Part
+from worker.adapt.revision import Revise
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
@@ -21,7 +24,10 @@ from worker.versions import WINDOW
 
 
 class Trainer:
-    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only."""
+    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only.
+
+    part: of this rank in adapting, where the job adapts.
+    """
 
     def __init__(
         self,
@@ -34,18 +40,20 @@ class Trainer:
         fingerprint: str,
         timelines: Timelines,
         ready_at: float,
+        part: Part | None = None,
     ) -> None:
         """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
         self._ready_at = self._met_at = ready_at
-        self._timelines = timelines
+        self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
         self._validation = generation.validation_batches()
         self._trouble = ""
 
-    def run(self) -> Ended | int:
-        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number takes over.
+    def run(self) -> Ended | int | Revise:
+        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number, or a revision of
+        the present one, takes over.
 
         Raises:
             Ended: anything else. What the user's layers raise.
@@ -61,6 +69,11 @@ class Trainer:
             if header is Header.CHANGE:
                 self._finish_save()
                 return generation
+            if header is Header.REVISE:
+                self._finish_save()
+                return Revise(generation)
+            if header is Header.PREPARE and self._part is not None:
+                self._part.reviser.prepare(generation)
         return self._finish()
 
     def go_on(self, ready_at: float) -> None:
@@ -70,19 +83,24 @@ class Trainer:
     def _step(self) -> tuple[Header, int]:
         """One step, from forward to optimizer, or a window of asynchronous ones, up to a drained pipeline.
 
-        Returns the header, and the next generation for CHANGE.
+        Returns the header, and the number that goes with it.
         """
         step, steps = self.progress.step, self._steps()
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
-        spans = self._timelines.begin()
+        traced = self._timelines.begin()
+        spans: list[Span] | None = traced if self._part is None else self._part.begin()
         values = self.generation.train(step, steps, self._rate, spans)
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, may_change=boundary < self.job.total_steps)
-        summed = self.generation.exchange(values, end + 2)
-        if spans is not None:
+        size = end + 2
+        if self._part is not None and spans is not None:
+            values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
+            size += self._part.size(step, steps)
+        summed = self.generation.exchange(values, size)
+        if traced is not None and spans is not None:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
@@ -91,6 +109,8 @@ class Trainer:
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
+        if self._part is not None and self.pilot is not None and self.pilot.adapter is not None:
+            self.pilot.adapter.take(self._part.read(summed[end + 2 :], steps), boundary, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
