@@ -31,6 +31,7 @@ from scheduler.core.story import Story
 from scheduler.driver import Driver
 from scheduler.forecast.forecaster import Forecaster
 from scheduler.forecast.process import ForecastProcess
+from scheduler.garbage import collect_by_the_clock
 from scheduler.pass_process import PassProcess
 from scheduler.protocol.messages import Chunk
 from scheduler.protocol.spec import JobSpec
@@ -203,6 +204,7 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     driver.post(Remark(kind="DaemonStarted", message=f"jctd {VERSION}, epoch {state.epoch}"))
     work = [
         driver.run(), router.run(fleet.take), server.serve(sockets=[listener]), deliverer.run(), forecasts.run(),
+        collect_by_the_clock(),
     ]
     if settings.mqtt_url is not None:
         work.append(_publisher(settings.mqtt_url, feed, repository).run())

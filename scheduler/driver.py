@@ -10,6 +10,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
@@ -35,6 +36,9 @@ ADMIT_S = 5.0
 RETRY_S = 0.5
 LATE_S = 5.0
 LOOK_S = 0.1
+PACE = 2.0
+"""A pass that took so long is followed by a pause as long: long queues do not keep this process and its child busy."""
+LONGEST_GAP_S = 2.0
 
 
 class Driver:
@@ -61,6 +65,7 @@ class Driver:
         self._numbers = itertools.count(1)
         self._due_us = self._looked_us = 0
         self._unlooked = True
+        self._given_gap_s = settings.pass_gap_s
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         state.started_us = now_us()
         state.plan_wanted = True
@@ -183,3 +188,6 @@ class Driver:
             self.post(Planned(decisions=Decisions(plan.snapshot.version), error=str(error)))
         else:
             self.post(Planned(decisions=answer.decisions, nonce=secrets.token_hex(8), late=answer.late))
+        took_s = (self.now_us() - self.state.planned_us) / US
+        gap_s = max(self._given_gap_s, min(PACE * took_s, LONGEST_GAP_S))
+        self.settings = replace(self.settings, pass_gap_s=gap_s)

@@ -6,6 +6,7 @@ Times are UTC, RFC 3339. Unknown is null, never 0. Values of `env` and `argument
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from policies.ir.plan import ParallelPlan
 from scheduler.api.cluster import Cluster
@@ -48,21 +49,23 @@ ETA_MARGIN = 1.25
 disturbances to come."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Moment:
-    """What the views of many jobs share: the state, the time, the newest forecast, and how many devices each attempt
-    holds."""
+    """What the views of many jobs share: the state, the time and the newest forecast."""
 
     state: State
     now_us: int
     outlooks: Mapping[int, Outlook]
-    held: Counter[tuple[int, int]]
 
     @classmethod
     def at(cls, cluster: Cluster) -> "Moment":
-        state = cluster.state
-        held = Counter((x.job, x.attempt) for x in state.leases.values() if x.state is LeaseState.HELD)
-        return cls(state, cluster.now_us(), cluster.forecasts.outlooks, held)
+        return cls(cluster.state, cluster.now_us(), cluster.forecasts.outlooks)
+
+    @cached_property
+    def held(self) -> Counter[tuple[int, int]]:
+        """How many devices each attempt holds; counted once, and only where a job of the view is open."""
+        leases = self.state.leases.values()
+        return Counter((x.job, x.attempt) for x in leases if x.state is LeaseState.HELD)
 
 
 def plan_view(plan: ParallelPlan | None) -> Plan | None:

@@ -44,23 +44,34 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
     due = [now + us(cfg.replan_s)]
     if cfg.pass_gap_s and state.plan_wanted and not state.planning:
         due.append(state.planned_us + us(cfg.pass_gap_s))
-    queued = [job for job in state.jobs.values() if job.state is JobState.QUEUED]
-    due += [job.retry_at_us for job in queued if job.retry_at_us]
-    due += [at for job in queued if (at := job.spec.begin_us) is not None and at > state.planned_us]
-    due += [at for job in state.jobs.values() if (at := _deadline(state, job)) is not None]
+    for job in state.jobs.values():
+        if job.state is JobState.QUEUED:
+            due += _queued_until(state, job)
+        elif job.state is JobState.ACTIVE:
+            timers = (_attempt_deadline(state, job, cfg), _limit(state, job), _deadline(state, job))
+            due += [at for at in timers if at is not None]
     due += next_moment(state, now)
     for node in state.nodes.values():
         if node.state is not NodeState.LOST and node.id in state.heard_us:
             wait_s = cfg.node_silent_s if node.state is NodeState.UP else cfg.node_lost_s
             due.append(state.heard_us[node.id] + us(wait_s))
-    for job in state.jobs.values():
-        if job.state is JobState.ACTIVE:
-            due += [at for at in (_attempt_deadline(state, job, cfg), _limit(state, job)) if at is not None]
     for job_id in state.changing:
         attempt = state.open_attempt(job_id)
         at = change_deadline(state, attempt, cfg.start_timeout_s) if attempt is not None else None
         due += [at] if at is not None else []
     return max(now, min(due))
+
+
+def _queued_until(state: State, job: Job) -> list[int]:
+    """When a waiting job may be tried again, may begin, and must have ended. Asked of thousands at a time."""
+    spec, due = job.spec, []
+    if job.retry_at_us:
+        due.append(job.retry_at_us)
+    if spec.begin_us is not None and spec.begin_us > state.planned_us:
+        due.append(spec.begin_us)
+    if spec.deadline_us is not None:
+        due.append(spec.deadline_us)
+    return due
 
 
 def _deadline(state: State, job: Job) -> int | None:
