@@ -8,7 +8,7 @@ import socket
 import msgspec
 
 from scheduler.protocol.codec import BadMessage, decode_report
-from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from scheduler.protocol.messages import Cause, Phase, Report, Slowdowns, Stop, Target
 from worker import processes
 from worker.channel import Channel
 
@@ -67,6 +67,11 @@ class Guard:
             self._send(signal.Signals[target.signal])
         if isinstance(target.want, Stop):
             self._stop(target.want, now_s)
+
+    def tell(self, slowdowns: Slowdowns) -> None:
+        """Only a training member reads its line for as long as it lives."""
+        if self.alive and not self.silent and self.target.spec.kind == "train":
+            self.line.offer("slowdowns", slowdowns)
 
     def set_store(self, generation: int, address: str) -> None:
         if self.report.store != address:

@@ -10,6 +10,7 @@ import msgspec
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 from scheduler.protocol.telemetry import Telemetry
 
@@ -272,6 +273,13 @@ class Spawn(Message, frozen=True, kw_only=True):
     secrets: dict[str, str] = {}
 
 
+class Slowdowns(Message, frozen=True, kw_only=True):
+    """The newest of an attempt's devices on this node, those of them that are known; the shim passes it on to every
+    training member. Told about once a second."""
+
+    slowdowns: tuple[Slowdown, ...] = ()
+
+
 class ShimHello(Message, frozen=True, kw_only=True):
     """The shim's first word on every connection, so that an agent knows whom it has re-adopted."""
 
@@ -301,5 +309,6 @@ class Secrets(Message, frozen=True, kw_only=True):
 
 FromAgent = Hello | Reports | Beat | Chunk | NeedSecrets
 ToAgent = Welcome | Refused | Targets | BeatAck | Read | Secrets
-ToShim = Spawn | Target
+ToShim = Spawn | Target | Slowdowns
+ToMember = Target | Slowdowns
 FromShim = ShimHello | Report

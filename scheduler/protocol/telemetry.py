@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
+from scheduler.protocol.slowdown import Slowdown
+
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -30,7 +32,8 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     """values: by name; null where unknown, and then `missing` has the reason under the same name.
 
     bus: PCI bus id. parent: of a MIG device its GPU's id. age_s: since the values were read; null before the first
-    reading. throttled: what holds its clocks down. processes: null where they cannot be listed.
+    reading. throttled: what holds its clocks down. processes: null where they cannot be listed. slowdown: null where
+    nothing is known of it.
     """
 
     id: str
@@ -42,6 +45,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     throttled: tuple[str, ...] | None = None
     processes: tuple[Process, ...] | None = None
+    slowdown: Slowdown | None = None
 
 
 class InterfaceSample(msgspec.Struct, frozen=True, kw_only=True):
