@@ -1,5 +1,6 @@
 """A training member's life: import, build, join, load; then train through generations to an end."""
 
+import functools
 import os
 import shutil
 import time
@@ -15,6 +16,7 @@ from worker.adapt.memory import Gauge
 from worker.adapt.meter import Meter
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise, Reviser, revised
+from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
@@ -27,6 +29,7 @@ from worker.generation import Generation, dtype_of, own_layers
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
 from worker.pilot import Pilot
+from worker.prepare import NotReady, prepare
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
@@ -64,9 +67,9 @@ class Present:
     part: Part | None
 
     @property
-    def adapter(self) -> Adapter | None:
-        """In the pilot's member."""
-        return self.trainer.pilot.adapter if self.trainer.pilot is not None else None
+    def arrived(self) -> dict[int, Layer] | None:
+        """Layers that came here during the last step; None where nobody's did."""
+        return self.trainer.carrier.arriving if self.trainer.carrier is not None else None
 
 
 class Member:
@@ -201,7 +204,7 @@ class Member:
         standing = join(self.control, world, self._timeout_s)
         ready_at = time.perf_counter()
         try:
-            switched = self._switch(world, standing).run({}, leads=False, before_leaving=lambda: None)
+            switched = self._switch(world, standing).run({}, None, leads=False, before_leaving=lambda: None)
         except Dropped as dropped:
             raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {dropped}") from None
         assert switched.generation is not None
@@ -220,7 +223,9 @@ class Member:
         if old.is_pilot:
             announce(world, standing)
         try:
-            switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
+            switched = self._switch(world, standing).run(
+                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+            )
         except Dropped as dropped:
             if old.is_pilot:
                 self.control.dropped(world.generation, str(dropped))
@@ -239,11 +244,13 @@ class Member:
         """
         boundary = time.perf_counter()
         assert present.part is not None
-        old, part, adapter = present.generation, present.part, present.adapter
+        old, part, adapter = present.generation, present.part, present.part.adapter
         world = revised(old.world, number, part.reviser.plan(number))
         standing = Standing(present.model, present.trainer.progress, old.plan, old.world.members, old.shapes)
         try:
-            switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
+            switched = self._switch(world, standing).run(
+                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+            )
         except Dropped as dropped:
             if adapter is not None:
                 adapter.switched(number, old.plan, str(dropped), time.perf_counter() - boundary)
@@ -255,6 +262,30 @@ class Member:
         return self._present(
             switched.generation, switched.layers, present.trainer.progress, present.model, boundary, present
         )
+
+    def _carry(
+        self, generation: Generation, layers: dict[int, Layer], proposal: Proposal, number: int
+    ) -> Carrier | None:
+        """Ready to take layers to the next generation beside a step, or None: nobody is, and there is no change."""
+        new = proposal.settle(number)
+        try:
+            return prepare(self.job, self.number, generation.world, new, layers, self.device, self.control.check_peers)
+        except NotReady as reason:
+            if generation.is_pilot:
+                self.control.dropped(number, str(reason))
+            proposal.drop(str(reason))
+            return None
+
+    def _move(self, generation: Generation, layers: dict[int, Layer], part: Part | None, number: int) -> Carrier | None:
+        """The same for a revision."""
+        assert part is not None
+        old, new = generation.world, revised(generation.world, number, part.reviser.plan(number))
+        try:
+            return prepare(self.job, self.number, old, new, layers, self.device, self.control.check_peers)
+        except NotReady as reason:
+            if part.adapter is not None:
+                part.adapter.switched(number, generation.plan, str(reason), 0.0)
+            return None
 
     def part(self, present: Present) -> None:
         """All members are at the end: hang up only when nobody takes that for a death any more."""
@@ -285,11 +316,8 @@ class Member:
             )
         proposal = Proposal(self.control, world, generation.is_pilot) if before is None else before.proposal
         meet = world.meet(self.control.check_peers)
-        part = self._part(generation, meet)
-        adapter = None
-        if part is not None and generation.is_pilot:
-            adapter = before.adapter if before is not None else self._adapter(generation)
-        revision = adapter.revision if adapter is not None else 0
+        part = self._part(generation, meet, before)
+        revision = part.adapter.revision if part is not None and part.adapter is not None else 0
         self.control.report(
             phase=Phase.TRAINING, generation=world.generation, revision=revision, plan=generation.plan, live=True
         )
@@ -297,9 +325,8 @@ class Member:
         if generation.is_pilot:
             every_s = checkpoint.every_s if checkpoint is not None else 0.0
             pilot = Pilot(
-                self.control, proposal, progress, every_s, time.monotonic, saver is not None, adapter,
-                part.reviser if part is not None else None,
-            )  # fmt: skip
+                self.control, proposal, progress, every_s, time.monotonic, saver is not None, part
+            )
             folder = Path(os.environ["JCT_ATTEMPT_DIR"])
             metrics = Metrics(folder)
             self.control.report(
@@ -309,16 +336,19 @@ class Member:
                 last_evaluation=progress.last_evaluation,
             )
         timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
-        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, timelines, ready_at, part)
+        carry = functools.partial(self._carry, generation, layers, proposal)
+        move = functools.partial(self._move, generation, layers, part)
+        trainer = Trainer(
+            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at, part, move
+        )
         return Present(generation, layers, trainer, proposal, model, part)
 
-    def _part(self, generation: Generation, meet: Rendezvous) -> Part | None:
-        if generation.meter is None:
-            return None
-        return Part(generation, generation.meter, Reviser(meet, generation.rank), self._gauge)
-
-    def _adapter(self, generation: Generation) -> Adapter | None:
+    def _part(self, generation: Generation, meet: Rendezvous, before: Present | None) -> Part | None:
         spec, profile = self.spec.job.adapt, self.spec.profile
-        if spec is None or profile is None:
+        if generation.meter is None or spec is None or profile is None:
             return None
-        return Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
+        adapter = before.part.adapter if before is not None and before.part is not None else None
+        if adapter is None and generation.is_pilot:
+            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
+        reviser = Reviser(generation.world, meet, generation.rank)
+        return Part(generation, generation.meter, reviser, self._gauge, adapter, lambda: self.control.slowdown)

@@ -3,6 +3,7 @@
 import functools
 import math
 import time
+from collections.abc import Callable
 
 import msgspec
 import torch
@@ -11,11 +12,13 @@ from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise
+from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
 from worker.errors import Ended
 from worker.generation import Generation
+from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
@@ -39,10 +42,18 @@ class Trainer:
         metrics: Metrics | None,
         fingerprint: str,
         timelines: Timelines,
+        prepare: Callable[[int], Carrier | None],
         ready_at: float,
         part: Part | None = None,
+        move: Callable[[int], Carrier | None] = lambda number: None,
     ) -> None:
-        """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
+        """prepare: what carries layers to the generation of this number, None where that could not be. move: the same
+        for a revision.
+
+        ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
+        """
+        self._prepare, self._move = prepare, move
+        self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
         self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
@@ -74,10 +85,17 @@ class Trainer:
                 return Revise(generation)
             if header is Header.PREPARE and self._part is not None:
                 self._part.reviser.prepare(generation)
+            if header is Header.MOVE:
+                self.carrier = self._move(generation)
+                if self.carrier is None and self.pilot is not None:
+                    self.pilot.stays()
+            else:
+                self.carrier = self._prepare(generation) if header is Header.CARRY else None
         return self._finish()
 
     def go_on(self, ready_at: float) -> None:
         """A change that did not happen counts as pause from its boundary on."""
+        self.carrier = None
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
@@ -91,10 +109,10 @@ class Trainer:
         self._report(phase=Phase.TRAINING)
         traced = self._timelines.begin()
         spans: list[Span] | None = traced if self._part is None else self._part.begin()
-        values = self.generation.train(step, steps, self._rate, spans)
+        values = self.generation.train(step, steps, self._rate, spans, self.carrier)
         end = steps * self.generation.width
         boundary = step + steps
-        values[end], values[end + 1] = self._header(boundary, may_change=boundary < self.job.total_steps)
+        values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
         size = end + 2
         if self._part is not None and spans is not None:
             values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
@@ -109,8 +127,8 @@ class Trainer:
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
-        if self._part is not None and self.pilot is not None and self.pilot.adapter is not None:
-            self.pilot.adapter.take(self._part.read(summed[end + 2 :], steps), boundary, elapsed_s)
+        if self._part is not None:
+            self._part.take(summed[end + 2 :], boundary, steps, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
@@ -146,7 +164,11 @@ class Trainer:
     def _update(self, step: int, norm: float) -> None:
         rate, limit = self._rate(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
-        for layer in self.generation.layers:
+        arrived: list[Layer] = []
+        if self.carrier is not None:
+            self.carrier.settle()
+            arrived = list(self.carrier.arriving.values())
+        for layer in (*self.generation.layers, *arrived):
             layer.update(rate, scale)
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
@@ -165,11 +187,11 @@ class Trainer:
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
 
-    def _header(self, boundary: int, may_change: bool) -> tuple[Header, int]:
+    def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
             return Header.GO, 0
-        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, may_change)
+        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, left)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
@@ -249,7 +271,7 @@ class Trainer:
         for batch in range(batches):
             losses = self.generation.evaluate(batch, self._validation)
             values = dict(losses)
-            values[microbatches], _ = self._header(self.progress.step, may_change=False)
+            values[microbatches], _ = self._header(self.progress.step, left=0)
             summed = self.generation.exchange(values, microbatches + 1)
             total += _ordered_sum(summed[:-1]) / microbatches
             header = max(header, Header(round(summed[-1])))

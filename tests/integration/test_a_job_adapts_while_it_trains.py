@@ -11,8 +11,8 @@ from scheduler.protocol.messages import Cause
 from scheduler.protocol.spec import AdaptSpec, AttemptSpec
 from worker.launcher import Launched
 
-BLOCKS, PACE_S = 10, 0.002
-QUICK = AdaptSpec(held_s=0.2, cooldown_s=0.5, horizon_s=600)
+BLOCKS, PACE_S = 10, 0.004
+QUICK = AdaptSpec(threshold=0.6, held_s=1, cooldown_s=1, horizon_s=600)
 HOME = plan((0, 3, 6, 9, 12), microbatches=8, size=2)
 ENDLESS = 100_000
 

@@ -199,6 +199,21 @@ def test_when_interference_ends_the_loop_plans_once_and_then_rests() -> None:
         assert machine.handle(now + 440 + 10 * i, Observed(CALM, 0.5)) == []
 
 
+def test_interference_that_ends_bit_by_bit_still_leads_home_once() -> None:
+    """Each step is within the threshold of the one before."""
+    machine, now = changed()
+    for factor in (2.0, 1.7):
+        for i in range(20):
+            now += 30
+            assert machine.handle(now, Observed(slowed(factor), 0.7)) == [], (factor, i)
+    machine._planned_for = slowed(1.19)  # as after a change that was made half-way
+    assert machine.handle(now + 30, Observed(CALM, 0.6)) == []
+    assert machine.handle(now + 60, Observed(CALM, 0.6)) == [Plan(CALM)]
+    assert machine.handle(now + 61, Planned(None)) == []
+    for i in range(20):
+        assert machine.handle(now + 100 + 30 * i, Observed(CALM, 0.6)) == []
+
+
 def test_what_was_weighed_and_did_not_pay_is_not_weighed_again() -> None:
     machine = loop()
     machine.handle(0, Observed(slowed(2.0), 1.0))

@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 
 from policies.ir.plan import ParallelPlan
@@ -37,9 +37,6 @@ from worker.adapt.statistics import Memory, Reading
 BANDWIDTH = 5e8
 """Bytes a second at which state is believed to move, until a change has shown it."""
 
-Predicted = Callable[[], Mapping[int, float]]
-"""Slowdowns that somebody else foresees, by rank; only those that are to be trusted."""
-
 
 class Adapter:
     """Of one generation, over its revisions. note: a line for the user. clock: monotonic seconds."""
@@ -52,16 +49,16 @@ class Adapter:
         total_steps: int,
         note: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
-        predicted: Predicted = dict,
     ) -> None:
         self._spec, self._home, self._total_steps = spec, plan, total_steps
-        self._note, self._clock, self._predicted = note, clock, predicted
+        self._note, self._clock = note, clock
         self._loop = Loop(spec, plan, plan.world_size, clock())
         self._estimator = Estimator(profile, plan)
         self._watches = [Watch(spec.watermark) for _ in range(plan.world_size)]
         self._memory: tuple[Memory, ...] = ()
         self._steps_s: deque[float] = deque(maxlen=RECENT)
         self._prepared: tuple[int, ...] = ()
+        self._foreseen = (1.0,) * plan.world_size
         self._step = 0
         self._pause_s: float | None = None
         self._wanted: Plan | None = None
@@ -77,7 +74,8 @@ class Adapter:
         """A step has ended."""
         self._estimator.take(reading)
         self._steps_s.append(step_s)
-        self._prepared, self._memory, self._step = reading.prepared, reading.memory, step
+        self._prepared, self._memory, self._foreseen = reading.prepared, reading.memory, reading.foreseen
+        self._step = step
         if not self._told_loader and self._estimator.situation is not None:
             self._tell_loader()
 
@@ -143,8 +141,7 @@ class Adapter:
         seen = self._estimator.situation
         if seen is None:
             return None
-        foreseen = self._predicted()
-        slow = tuple(max(own, foreseen.get(rank, 1.0)) for rank, own in enumerate(seen.slow))
+        slow = tuple(max(pair) for pair in zip(seen.slow, self._foreseen, strict=True))
         return Situation(slow, seen.links, seen.load_s)
 
     def _pressed(self, now: float) -> list[int]:
@@ -172,7 +169,8 @@ class Adapter:
                 self._found = Planned(candidate)
 
     def _candidate(self, wanted: Plan) -> Candidate | None:
-        ground, running, situation = self._estimator.ground, self._loop.plan, wanted.situation.rounded()
+        ground, running = self._estimator.ground, self._loop.plan
+        situation = wanted.situation.rounded(self._spec.threshold)
         assert ground is not None
         terms = self._terms(ground, situation)
         if wanted.relieve is None:
@@ -211,9 +209,8 @@ class Adapter:
 
     def _why(self) -> str:
         situation = self._situation()
-        if situation is None or situation.calm:
-            return "nothing disturbs any more"
-        return "since " + " and ".join(disturbances(situation))
+        found = disturbances(situation.rounded(self._spec.threshold)) if situation is not None else []
+        return "since " + " and ".join(found) if found else "nothing disturbs any more"
 
 
 def describe(before: ParallelPlan, after: ParallelPlan) -> str:
@@ -241,4 +238,4 @@ def disturbances(situation: Situation) -> list[str]:
     found = [(factor, f"rank {rank} computes {factor:.1f}x slower") for rank, factor in enumerate(situation.slow)]
     found += [(factor, f"messages between ranks {a} and {b} take {factor:.1f}x as long")
               for (a, b), factor in situation.links.items()]  # fmt: skip
-    return [text for factor, text in sorted(found, reverse=True) if factor > 1.1]
+    return [text for factor, text in sorted(found, reverse=True) if factor > 1]

@@ -119,7 +119,8 @@ class Loop:
     """revision: of the running plan; 0 is the one that the job was given. Durations and `now` in seconds."""
 
     def __init__(self, spec: AdaptSpec, plan: ParallelPlan, ranks: int, now: float) -> None:
-        self._spec, self.plan = spec, plan
+        self._spec, self._home, self.plan = spec, plan, plan
+        self._kept: ParallelPlan | None = None
         self.phase = Phase.MONITORING
         self.revision = 0
         self.changes: list[float] = []
@@ -173,7 +174,7 @@ class Loop:
         if self.phase is not Phase.MONITORING:
             return []
         self._step_s = step_s
-        if self._situation.distance(self._planned_for) <= self._spec.threshold:
+        if not self._calls_for_change():
             self._disturbed_since = None
             return []
         if self._disturbed_since is None:
@@ -181,6 +182,13 @@ class Loop:
         if now - self._disturbed_since < self._spec.held_s or now < self._cool_at:
             return []
         return self._plan(None)
+
+    def _calls_for_change(self) -> bool:
+        """Things differ from what the running plan was made for; or nothing disturbs, and it is not the first plan."""
+        threshold = self._spec.threshold
+        if self._situation.distance(self._planned_for) > threshold:
+            return True
+        return self.plan not in (self._home, self._kept) and self._situation.rounded(threshold).calm
 
     def _relieve(self, now: float, rank: int) -> list[Instruction]:
         """Memory does not wait for a cooldown; but what did not help is not tried again at once."""
@@ -195,7 +203,7 @@ class Loop:
 
     def _take_plan(self, now: float, candidate: Candidate | None) -> list[Instruction]:
         if candidate is None:
-            self._planned_for = self._weighed  # only a further change of things is news
+            self._planned_for, self._kept = self._weighed, self.plan  # only a further change of things is news
             self._rest(now, 0.0)
             return []
         self._before_s, self._undoing = self._step_s, False

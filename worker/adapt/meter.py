@@ -83,13 +83,18 @@ class _TimedSource:
 
 @dataclass(frozen=True)
 class _Receipt:
-    """A receive that was posted, with the tag of its message."""
+    """A receive that was posted. Whoever waits for it learns when the message came."""
 
     work: Work
     tag: int
+    meter: Meter
 
-    def wait(self) -> object:
-        return self.work.wait()
+    def wait(self) -> None:
+        begun = time.perf_counter()
+        self.work.wait()
+        ended = time.perf_counter()
+        if ended - begun > BLOCKED_S:
+            self.meter.arrived_s[self.tag] = ended
 
 
 class _StampedGroup(Group):
@@ -102,17 +107,7 @@ class _StampedGroup(Group):
         return self._inner.send(tensor, peer, tag)
 
     def receive(self, tensor: Tensor, peer: int, tag: int) -> Work:
-        return _Receipt(self._inner.receive(tensor, peer, tag), tag)
+        return _Receipt(self._inner.receive(tensor, peer, tag), tag, self._meter)
 
     def sum(self, tensor: Tensor) -> None:
         self._inner.sum(tensor)
-
-    def finish(self, work: Work) -> None:
-        if not isinstance(work, _Receipt):
-            self._inner.finish(work)
-            return
-        begun = time.perf_counter()
-        self._inner.finish(work.work)
-        ended = time.perf_counter()
-        if ended - begun > BLOCKED_S:
-            self._meter.arrived_s[work.tag] = ended

@@ -1,20 +1,29 @@
 """One rank's part in adapting: it measures its steps, tells of them, and prepares what the pilot wants to revise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from policies.ir.timeline import Span
+from scheduler.protocol.slowdown import Slowdown, Source
+from worker.adapt.adapter import Adapter
 from worker.adapt.memory import Gauge
 from worker.adapt.meter import Meter
 from worker.adapt.revision import Reviser
-from worker.adapt.statistics import STAMPED_EVERY, Layout, Reading
+from worker.adapt.statistics import STAMPED_EVERY, Layout
 from worker.generation import Generation
+
+CONFIDENT = 0.5
 
 
 class Part:
-    """Around one generation, or one revision of it."""
+    """Around one generation, or one revision of it. adapter: in the pilot's rank."""
 
-    def __init__(self, generation: Generation, meter: Meter, reviser: Reviser, gauge: Gauge) -> None:
-        self.reviser = reviser
+    def __init__(
+        self, generation: Generation, meter: Meter, reviser: Reviser, gauge: Gauge, adapter: Adapter | None,
+        told: Callable[[], Slowdown | None],
+    ) -> None:  # fmt: skip
+        """told: what the agent says of this rank's device."""
+        self._told = told
+        self.reviser, self.adapter = reviser, adapter
         self._generation, self._meter, self._gauge = generation, meter, gauge
         self._layouts: dict[int, Layout] = {}
 
@@ -30,19 +39,28 @@ class Part:
         times = {index: self._meter.stage_times(index, last, spans) for index in generation.held}
         stamps = self._meter if _stamped(step, steps) else None
         return self._layout(steps).values(
-            generation.rank, times, self.reviser.prepared, self._gauge.read(), stamps
+            generation.rank, times, self.reviser.prepared, self._gauge.read(), foreseen(self._told()), stamps
         )
 
     def size(self, step: int, steps: int) -> int:
         return self._layout(steps).size(_stamped(step, steps))
 
-    def read(self, vector: Sequence[float], steps: int) -> Reading:
-        return self._layout(steps).read(vector)
+    def take(self, vector: Sequence[float], step: int, steps: int, step_s: float) -> None:
+        """What all ranks told of `steps` steps up to `step`; for the adapter."""
+        if self.adapter is not None:
+            self.adapter.take(self._layout(steps).read(vector), step, step_s)
 
     def _layout(self, steps: int) -> Layout:
         if steps not in self._layouts:
             self._layouts[steps] = Layout(self._generation.plan, self._generation.routes[steps])
         return self._layouts[steps]
+
+
+def foreseen(told: Slowdown | None) -> float:
+    """The ratio that a forest predicts with some confidence of a contested device, else 1: what was observed in steps
+    is seen here sooner."""
+    trusted = told is not None and told.contested and told.source is Source.FOREST and told.confidence >= CONFIDENT
+    return told.ratio if told is not None and trusted else 1.0
 
 
 def _stamped(step: int, steps: int) -> bool:

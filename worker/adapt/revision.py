@@ -9,8 +9,9 @@ import msgspec
 
 from policies.ir.plan import ParallelPlan
 from worker.errors import Ended
-from worker.generation import programs_of
+from worker.generation import is_synchronous, programs_of
 from worker.rendezvous import Rendezvous
+from worker.reshard import carried
 from worker.world import World
 
 READ_S = 10.0
@@ -26,8 +27,8 @@ class Revise:
 class Reviser:
     """One rank's part: it reads the plan, and says whether it can run it."""
 
-    def __init__(self, meet: Rendezvous, rank: int) -> None:
-        self._meet, self._rank = meet, rank
+    def __init__(self, world: World, meet: Rendezvous, rank: int) -> None:
+        self._world, self._meet, self._rank = world, meet, rank
         self._plans: dict[int, ParallelPlan] = {}
         self.prepared = 0
         """The newest revision that is ready here; negative: that one is refused."""
@@ -51,6 +52,11 @@ class Reviser:
     def refusal(self, number: int, rank: int) -> str:
         why: str = self._meet.get(f"revision/{number}/refused/{rank}", READ_S)
         return why
+
+    def carries(self, number: int) -> bool:
+        """Layers change ranks, and a step leaves their state alone until its end."""
+        members, plan = self._world.members, self._plans[number]
+        return is_synchronous(plan) and bool(carried(self._world.plan, members, plan, members))
 
     def plan(self, number: int) -> ParallelPlan:
         """Of a revision that was prepared here."""

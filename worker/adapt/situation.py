@@ -10,9 +10,6 @@ from policies.model.device import DeviceKind, Link
 Pair = tuple[int, int]
 """Two ranks that exchange messages, the lower one first."""
 
-ALIKE = 0.1
-"""Slowdowns within this share of 1 are taken for noise."""
-
 
 @dataclass(frozen=True)
 class Situation:
@@ -26,7 +23,7 @@ class Situation:
     @property
     def calm(self) -> bool:
         """Nothing disturbs."""
-        return all(abs(factor - 1) <= ALIKE for factor in (*self.slow, *self.links.values()))
+        return all(factor == 1 for factor in (*self.slow, *self.links.values()))
 
     def distance(self, other: "Situation") -> float:
         """By how much the one is slower or faster than the other where they differ most: 0.5 for half as slow again.
@@ -38,10 +35,14 @@ class Situation:
         pairs += [(self.links.get(pair, 1.0), other.links.get(pair, 1.0)) for pair in known]
         return max((max(a / b, b / a) - 1 for a, b in pairs), default=0.0)
 
-    def rounded(self) -> "Situation":
-        """Noise around 1 taken out."""
-        slow = tuple(1.0 if abs(factor - 1) <= ALIKE else factor for factor in self.slow)
-        return Situation(slow, {pair: f for pair, f in self.links.items() if abs(f - 1) > ALIKE}, self.load_s)
+    def rounded(self, threshold: float) -> "Situation":
+        """What is within a share of 1 on either side is noise, and taken out."""
+
+        def is_noise(factor: float) -> bool:
+            return max(factor, 1 / factor) <= 1 + threshold
+
+        slow = tuple(1.0 if is_noise(factor) else factor for factor in self.slow)
+        return Situation(slow, {pair: f for pair, f in self.links.items() if not is_noise(f)}, self.load_s)
 
 
 @dataclass(frozen=True)
