@@ -26,7 +26,7 @@ from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
-from worker.versions import Rate, VersionedStage
+from worker.versions import LEAST_VERSIONS, Rate, VersionedStage
 from worker.world import World
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -169,6 +169,12 @@ class Generation:
             self._note_routes(programs, steps)
             self._runs[steps] = self._executor(programs[self.rank], message_tags(programs))
         return self._runs[steps]
+
+    def relieve(self) -> None:
+        """Memory is short: weight versions that are not used next go to host memory, from now on."""
+        for stage in self._stages.values():
+            if isinstance(stage, VersionedStage):
+                stage.resident = LEAST_VERSIONS
 
     def _note_routes(self, programs: Sequence[Program], steps: int) -> None:
         if self.meter is not None:

@@ -351,4 +351,7 @@ class Member:
         if adapter is None and generation.is_pilot:
             adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
         reviser = Reviser(generation.world, meet, generation.rank)
-        return Part(generation, generation.meter, reviser, self._gauge, adapter, lambda: self.control.slowdown)
+        gauge, watermark = self._gauge, spec.watermark
+        return Part(
+            generation, generation.meter, reviser, gauge, adapter, watermark, lambda: self.control.slowdown
+        )

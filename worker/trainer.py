@@ -22,6 +22,7 @@ from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.steadiness import StepTimes
 from worker.timelines import Timelines
 from worker.versions import WINDOW
 
@@ -61,6 +62,7 @@ class Trainer:
         self.job, self.plan = generation.job, generation.plan
         self._validation = generation.validation_batches()
         self._trouble = ""
+        self._step_times = StepTimes()
 
     def run(self) -> Ended | int | Revise:
         """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number, or a revision of
@@ -186,6 +188,11 @@ class Trainer:
             f"{self.plan.shape} {self.plan.schedule}",
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
+        steadiness = self._step_times.take(elapsed_s)
+        if steadiness is not None:
+            self.metrics.steadiness(step, steadiness)
+            if steadiness.told:
+                self.control.note(steadiness.told)
 
     def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""

@@ -1,13 +1,17 @@
 """A device slows down under a training job: it changes its own cut, and no step and no bit of its losses is lost."""
 
 import json
+import os
+import random
+import signal
+import time
 from pathlib import Path
 
-from gang import Site, curve, log, metrics, plan
+from gang import Site, curve, log, member_pids, metrics, plan
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import LayerProfile, ModelProfile
-from scheduler.protocol.messages import Cause
+from scheduler.protocol.messages import Cause, Phase
 from scheduler.protocol.spec import AdaptSpec, AttemptSpec
 from worker.launcher import Launched
 
@@ -138,3 +142,46 @@ def test_a_stop_and_a_next_generation_come_before_a_revision(site: Site, tmp_pat
     assert launched.pilot.saved == launched.pilot.step
     found = curve(launched)
     assert found == undisturbed(site, len(found))
+
+
+def all_have_ended(it: Launched) -> bool:
+    return all(it.reports[member].phase in (Phase.EXITED, Phase.GONE) for member in it.members)
+
+
+def one_life(site: Site, weather: Weather, chooser: random.Random) -> Launched:
+    """The trouble goes from device to device, so that the cut changes all the time; then one member is killed."""
+    restless = AdaptSpec(threshold=0.6, held_s=0.05, cooldown_s=0.05, horizon_s=600)
+    arguments = {"blocks": BLOCKS, "steps": ENDLESS, "global_batch": 16, "weather": str(weather.path), "block_s": 0.001}
+    launched = site.launch(
+        HOME, adapting(site, weather, adapt=restless, arguments=arguments, profile=profile(0.001), every_s=0.3)
+    )
+    launched.wait(begun)
+    until = time.monotonic() + 1 + 4 * chooser.random()
+    flip = 0.0
+    while time.monotonic() < until:
+        if time.monotonic() >= flip:
+            weather.slows(**{f"m{chooser.randrange(4)}": 6.0})
+            flip = time.monotonic() + 1.0
+        launched.poll(max(0.0, min(until, flip) - time.monotonic()))
+    os.kill(chooser.choice(sorted(member_pids(launched).values())), signal.SIGKILL)
+    launched.wait(all_have_ended, timeout_s=10)
+    launched.wait(timeout_s=10)
+    weather.is_calm()
+    return launched
+
+
+def test_a_kill_at_any_moment_of_a_change_loses_no_step(site: Site, tmp_path: Path) -> None:
+    chooser = random.Random(20261130)
+    weather = Weather(tmp_path)
+    lived = [one_life(site, weather, chooser) for _ in range(4)]
+    assert sum(report.revision for one in lived for report in one.reports.values()) >= len(lived)
+    reached = max(line["step"] for one in lived for line in metrics(one))
+    arguments = {"blocks": BLOCKS, "steps": reached + 3, "global_batch": 16}
+    last = site.launch(plan((0, 6, 12), microbatches=8, size=2), site.spec(arguments=arguments))
+    last.wait()
+    assert last.pilot.cause is Cause.FINISHED, log(last)
+    assert (last.pilot.resumed_step or 0) > 0
+    expected = undisturbed(site, reached + 3)
+    for one in (*lived, last):
+        assert curve(one).items() <= expected.items()
+    assert curve(*lived, last) == expected

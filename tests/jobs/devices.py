@@ -8,7 +8,6 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +73,12 @@ class _Delayed:
 
 
 class Wire:
-    """Links with a rate: each message leaves when the one before it is through, and arrives a transfer later."""
+    """Links with a rate: each message of a group leaves when the one before it is through, and arrives a transfer
+    later."""
 
     def __init__(self, bytes_per_s: float) -> None:
         self._bytes_per_s = bytes_per_s
-        self._free_s: dict[int, float] = {}
+        self._free_s: dict[tuple[Group, int], float] = {}
         self._send = Group.send
 
     def install(self) -> None:
@@ -94,8 +94,8 @@ class Wire:
             return self._send(group, tensor, peer, tag)
         size = tensor.numel() * tensor.element_size()
         transfer_s = size / self._bytes_per_s * Device.weather.link(group.rank, peer)
-        through = max(time.perf_counter(), self._free_s.get(peer, 0.0)) + transfer_s
-        self._free_s[peer] = through
+        through = max(time.perf_counter(), self._free_s.get((group, peer), 0.0)) + transfer_s
+        self._free_s[group, peer] = through
 
         def later() -> None:
             time.sleep(max(0.0, through - time.perf_counter()))
@@ -107,23 +107,16 @@ class Wire:
 
 
 class Block(tiny.Block):
-    """width x `wide` numbers leave it."""
-
-    def __init__(self, width: int, dropout: float) -> None:
-        super().__init__(width, dropout)
-        self.seconds = Block.pace_s
-
     pace_s = 0.002
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(_Work.apply(x, self.seconds))
+        return super().forward(_Work.apply(x, self.pace_s))
 
 
 def job(
-    block_s: float = 0.002, weather: str = "", bytes_per_s: float | None = None, paces: Sequence[float] = (),
-    **arguments: Any,
-) -> PipelineJob:  # fmt: skip
-    """paces: factor on each block's time; the rest keep theirs."""
+    block_s: float = 0.002, weather: str = "", bytes_per_s: float | None = None, **arguments: Any
+) -> PipelineJob:
+    """bytes_per_s: of every link; None for what the machine gives."""
     Block.pace_s = block_s
     Device.member = int(os.environ.get("JCT_MEMBER", "0"))
     Device.weather = Weather(weather) if weather else None

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import pairwise
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
@@ -38,6 +37,10 @@ BANDWIDTH = 5e8
 """Bytes a second at which state is believed to move, until a change has shown it."""
 
 
+RELIEF_AFTER_S = 1.0
+"""A rank that is short of memory first puts away what it can by itself."""
+
+
 class Adapter:
     """Of one generation, over its revisions. note: a line for the user. clock: monotonic seconds."""
 
@@ -58,6 +61,7 @@ class Adapter:
         self._memory: tuple[Memory, ...] = ()
         self._steps_s: deque[float] = deque(maxlen=RECENT)
         self._prepared: tuple[int, ...] = ()
+        self._pressed_since = [math.inf] * plan.world_size
         self._foreseen = (1.0,) * plan.world_size
         self._step = 0
         self._pause_s: float | None = None
@@ -145,8 +149,11 @@ class Adapter:
         return Situation(slow, seen.links, seen.load_s)
 
     def _pressed(self, now: float) -> list[int]:
+        """Ranks that did not get out of it by themselves."""
         levels = [watch.take(now, memory) for watch, memory in zip(self._watches, self._memory, strict=True)]
-        return [rank for rank, level in enumerate(levels) if level is not Pressure.NONE]
+        for rank, level in enumerate(levels):
+            self._pressed_since[rank] = math.inf if level is Pressure.NONE else min(now, self._pressed_since[rank])
+        return [rank for rank, since in enumerate(self._pressed_since) if now - since >= RELIEF_AFTER_S]
 
     def _word(self, reviser: Reviser) -> Acknowledged:
         number = self._announced
@@ -217,15 +224,11 @@ def describe(before: ParallelPlan, after: ParallelPlan) -> str:
     """What changes, such as `layers 4+4+4+4 -> 5+3+4+4`."""
     said = []
     if bounds_of(before) != bounds_of(after):
-        said.append(f"layers {_layers(before)} -> {_layers(after)}")
+        said.append(f"layers {before.sizes} -> {after.sizes}")
     shares = [[stage.shares for stage in plan.stages] for plan in (before, after)]
     if shares[0] != shares[1]:
         said.append(f"micro-batches {_shares(before)} -> {_shares(after)}")
     return ", ".join(said) or "the same cut"
-
-
-def _layers(plan: ParallelPlan) -> str:
-    return "+".join(str(b - a) for a, b in pairwise(bounds_of(plan)))
 
 
 def _shares(plan: ParallelPlan) -> str:

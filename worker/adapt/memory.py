@@ -44,7 +44,7 @@ class Watch:
         self._seen.append((now, memory.share))
         if memory.share >= self._watermark:
             return Pressure.HIGH
-        if memory.share < NEAR * self._watermark or len(self._seen) < KEPT // 2:
+        if memory.share < NEAR * self._watermark or len(self._seen) < KEPT:
             return Pressure.NONE
         return Pressure.RISING if memory.share + AHEAD_S * self._slope() >= self._watermark else Pressure.NONE
 

@@ -1,11 +1,12 @@
 """One rank's part in adapting: it measures its steps, tells of them, and prepares what the pilot wants to revise."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from policies.ir.timeline import Span
 from scheduler.protocol.slowdown import Slowdown, Source
 from worker.adapt.adapter import Adapter
-from worker.adapt.memory import Gauge
+from worker.adapt.memory import Gauge, Pressure, Watch
 from worker.adapt.meter import Meter
 from worker.adapt.revision import Reviser
 from worker.adapt.statistics import STAMPED_EVERY, Layout
@@ -19,10 +20,10 @@ class Part:
 
     def __init__(
         self, generation: Generation, meter: Meter, reviser: Reviser, gauge: Gauge, adapter: Adapter | None,
-        told: Callable[[], Slowdown | None],
+        watermark: float, told: Callable[[], Slowdown | None], clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        """told: what the agent says of this rank's device."""
-        self._told = told
+        """watermark: of this rank's memory. told: what the agent says of its device. clock: monotonic seconds."""
+        self._watch, self._told, self._clock = Watch(watermark), told, clock
         self.reviser, self.adapter = reviser, adapter
         self._generation, self._meter, self._gauge = generation, meter, gauge
         self._layouts: dict[int, Layout] = {}
@@ -34,12 +35,14 @@ class Part:
 
     def values(self, step: int, steps: int, spans: Sequence[Span]) -> Mapping[int, float]:
         """What this rank tells of `steps` steps from `step` on, by place in the vector of `size`."""
-        generation = self._generation
+        generation, memory = self._generation, self._gauge.read()
+        if self._watch.take(self._clock(), memory) is not Pressure.NONE:
+            generation.relieve()
         last = len(generation.plan.stages) - 1
         times = {index: self._meter.stage_times(index, last, spans) for index in generation.held}
         stamps = self._meter if _stamped(step, steps) else None
         return self._layout(steps).values(
-            generation.rank, times, self.reviser.prepared, self._gauge.read(), foreseen(self._told()), stamps
+            generation.rank, times, self.reviser.prepared, memory, foreseen(self._told()), stamps
         )
 
     def size(self, step: int, steps: int) -> int:
