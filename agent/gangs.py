@@ -1,9 +1,10 @@
 """What an agent's node logic needs of whatever runs members: real shims, or fake gangs that only consume time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from scheduler.protocol.messages import Cause, Phase, Report, Target
+from scheduler.protocol.slowdown import Slowdown
 
 OnReport = Callable[[Report], None]
 
@@ -18,6 +19,9 @@ class Gangs(Protocol):
         """secrets: for the member's environment alone."""
 
     def deliver(self, target: Target) -> None: ...
+
+    def tell(self, slowdowns: Iterable[Slowdown]) -> None:
+        """The newest of the node's devices: each gang hears of its own."""
 
     def forget(self, key: tuple[int, int, int]) -> None: ...
 

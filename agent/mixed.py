@@ -1,12 +1,13 @@
 """Fake and real gangs side by side: an agent started with other devices still answers for what it had begun."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from agent.fake import FakeGangs
 from agent.gangs import OnReport
 from agent.shims import Shims
 from scheduler.protocol.messages import Report, Target
+from scheduler.protocol.slowdown import Slowdown
 
 
 class MixedGangs:
@@ -24,6 +25,10 @@ class MixedGangs:
 
     def deliver(self, target: Target) -> None:
         self._of(target.key).deliver(target)
+
+    def tell(self, slowdowns: Iterable[Slowdown]) -> None:
+        """Fake members do nothing with it."""
+        self._real.tell(slowdowns)
 
     def forget(self, key: tuple[int, int, int]) -> None:
         self._of(key).forget(key)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from scheduler.protocol.codec import BadMessage, Unframer, decode_from_shim, frame
-from scheduler.protocol.messages import Report, ShimHello, Spawn, Target
+from scheduler.protocol.messages import Report, ShimHello, Slowdowns, Spawn, Target
 
 CONNECT_EVERY_S = 0.05
 
@@ -36,6 +36,11 @@ class ShimLink:
 
     def deliver(self, target: Target) -> None:
         self._outbox.put_nowait((frame(target), None))
+
+    def tell(self, slowdowns: Slowdowns) -> None:
+        """Dropped where the shim does not listen just now: newer ones will come."""
+        if self.greeted and self._outbox.empty():
+            self._outbox.put_nowait((frame(slowdowns), None))
 
     def drop_unsent(self) -> None:
         """Forget what was not sent yet, so that nothing is started any more."""

@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from agent.folders import Attempt, Folders
 from agent.gangs import OnReport, refusal
 from agent.identity import boot_id, open_process
 from agent.shim_link import ShimLink
-from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from scheduler.protocol.messages import Cause, Phase, Report, Slowdowns, Stop, Target
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 
 KILL_AFTER_GRACE_S = 5.0
@@ -31,7 +33,7 @@ log = structlog.get_logger()
 @dataclass(slots=True)
 class Gang:
     """One attempt's processes on this node. process: a pidfd of the shim, or -1 before it runs. stops: when the members
-    that shall stop are late, on the loop's clock."""
+    that shall stop are late, on the loop's clock. devices: of its members, as their newest Targets name them."""
 
     attempt: Attempt
     spec: AttemptSpec
@@ -43,6 +45,7 @@ class Gang:
     task: asyncio.Task[None] | None = None
     deadline: asyncio.TimerHandle | None = None
     stops: dict[int, float] = field(default_factory=dict)
+    devices: dict[int, str] = field(default_factory=dict)
 
 
 class Shims:
@@ -95,12 +98,14 @@ class Shims:
             self._report(refusal(target, f"cannot start: {error}"))
             return
         gang.reports[target.member] = _first_report(attempt, target.member)
+        gang.devices[target.member] = target.device
         gang.link.spawn(target, log_file, secrets)
 
     def deliver(self, target: Target) -> None:
         gang = self._gangs.get((target.job, target.attempt))
         if gang is None:
             return
+        gang.devices[target.member] = target.device
         if isinstance(target.want, Stop):
             self._arm(gang, target.member, target.want.grace_s)
             if target.want.grace_s == 0 and not gang.link.greeted and self._all_stop(gang):
@@ -108,6 +113,12 @@ class Shims:
                 gang.box.kill()
                 return
         gang.link.deliver(target)
+
+    def tell(self, slowdowns: Iterable[Slowdown]) -> None:
+        known = {one.device: one for one in slowdowns}
+        for gang in self._gangs.values():
+            own = [known[device] for device in dict.fromkeys(gang.devices.values()) if device in known]
+            gang.link.tell(Slowdowns(slowdowns=tuple(own)))
 
     def forget(self, key: tuple[int, int, int]) -> None:
         gang = self._gangs.get(key[:2])

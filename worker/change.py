@@ -16,6 +16,7 @@ import torch
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause, Target
 from worker.abilities import dtype_of, is_synchronous, own_layers, programs_of
+from worker.adapt.meter import Meter
 from worker.control import Control
 from worker.entrypoint import user_exception
 from worker.errors import Ended, PeerLost
@@ -177,8 +178,10 @@ class Switch:
     """Takes one member, old or new, through the change. Everything that may raise happens before its vote."""
 
     def __init__(
-        self, control: Control, job: PipelineJob, member: int, world: World, standing: Standing, device: torch.device
-    ) -> None:
+        self, control: Control, job: PipelineJob, member: int, world: World, standing: Standing, device: torch.device,
+        meter: Meter | None = None,
+    ) -> None:  # fmt: skip
+        self._meter = meter
         self._control, self._job, self._member, self._world = control, job, member, world
         self._standing, self._device = standing, device
         self._union = tuple(sorted({*standing.members, *world.members}))
@@ -248,7 +251,9 @@ class Switch:
         shapes = self._standing.shapes if same_size else None
         return Switched(
             layers,
-            Generation(self._job, world, self._member, layers, groups, self._meet, shapes, self._device, DECIDE_S),
+            Generation(
+                self._job, world, self._member, layers, groups, self._meet, shapes, self._device, DECIDE_S, self._meter
+            ),
         )
 
     def _decide(self, reason: str, leads: bool) -> str:

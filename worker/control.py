@@ -1,4 +1,4 @@
-"""A member's line to its shim: the latest Target down, the latest Report up."""
+"""A member's line to its shim: the latest Target and slowdowns down, the latest Report up."""
 
 import contextlib
 import os
@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
-from scheduler.protocol.codec import Unframer, decode_target, frame
+from scheduler.protocol.codec import Unframer, decode_to_member, frame
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from scheduler.protocol.slowdown import Slowdown
 from worker.errors import Ended, PeerLost
 
 REPORT_INTERVAL_S = 0.2
@@ -35,6 +36,7 @@ class Control:
         self._closing = False
         self._listener: Callable[[], None] = lambda: None
         self._target: Target | None = None
+        self._slowdowns: dict[str, Slowdown] = {}
         while self._target is None:
             self._read()
         first = self._target
@@ -57,6 +59,11 @@ class Control:
     def stop(self) -> Stop | None:
         want = self.target.want
         return want if isinstance(want, Stop) else None
+
+    @property
+    def slowdown(self) -> Slowdown | None:
+        """Of this member's own device, as its agent has told last; None where nothing is known of it."""
+        return self._slowdowns.get(self.target.device)
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call this whenever a Target has come, from the control thread, and once now. It replaces an earlier one."""
@@ -167,7 +174,11 @@ class Control:
         if not data:
             os._exit(1)
         for body in self._unframer.feed(data):
-            self._target = decode_target(body)
+            message = decode_to_member(body)
+            if isinstance(message, Target):
+                self._target = message
+            else:
+                self._slowdowns = {one.device: one for one in message.slowdowns}
 
     def _send(self) -> None:
         try:

@@ -136,6 +136,8 @@ class Executor:
             self._begun_s = time.perf_counter()
             call()
             if instruction.op in COMPUTING:
+                if self._device.type == "cuda":
+                    torch.cuda.current_stream(self._device).synchronize()
                 action = Action(instruction.stage, Kind(instruction.op), instruction.microbatch, instruction.chunk)
                 spans.append(Span(rank, action, self._begun_s, time.perf_counter()))
         return self._finish()

@@ -1,6 +1,6 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,6 +13,8 @@ from policies.pricing import split
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
 from worker.abilities import AUTOCAST, check_rampup, dtype_of, is_synchronous, programs_of
+from worker.adapt.meter import Meter
+from worker.adapt.statistics import Route, routes_of
 from worker.batches import Batches, Window
 from worker.carry import Carrier
 from worker.errors import Ended
@@ -26,7 +28,7 @@ from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
 from worker.transport import Groups
-from worker.versions import Rate, VersionedStage
+from worker.versions import LEAST_VERSIONS, Rate, VersionedStage
 from worker.world import World
 
 
@@ -48,11 +50,17 @@ class Generation:
         shapes: LayerShapes | None,
         device: torch.device,
         timeout_s: float,
+        meter: Meter | None = None,
     ) -> None:
-        """layers: this rank's. shapes: None to find them by a trial. All ranks come here together."""
+        """layers: this rank's. shapes: None to find them by a trial. meter: times and stamps what runs.
+
+        All ranks come here together.
+        """
         plan, rank = world.plan, world.members.index(member)
         self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
-        self._device = device
+        self._device, self.meter = device, meter
+        self.routes: dict[int, tuple[Route, ...]] = {}
+        """Of the messages of so many steps without a drain, by tag; for a meter."""
         self.layers = [layers[index] for index in sorted(layers)]
         here = [index for index, stage in enumerate(plan.stages) if rank in stage.ranks]
         self.asynchronous = not is_synchronous(plan)
@@ -86,9 +94,10 @@ class Generation:
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        tags = message_tags(programs)
-        self._runs = {plan.microbatches: self._executor(programs[rank], tags)}
-        self._evaluation = self._executor(forward_only(programs[rank]), tags)
+        self._tags = message_tags(programs)
+        self._note_routes(programs, 1)
+        self._runs = {plan.microbatches: self._executor(programs[rank], self._tags)}
+        self._evaluation = self._executor(forward_only(programs[rank]), self._tags)
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -115,6 +124,7 @@ class Generation:
         return slice_lengths(inputs.shape[TIME], self._slices)
 
     def _source(self, source: Source) -> Source:
+        source = self.meter.source(source) if self.meter is not None else source
         return SlicedSource(source, self._lengths) if self._slices > 1 else source
 
     def _share(self, unit: int) -> float:
@@ -124,11 +134,12 @@ class Generation:
     def _executor(
         self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
     ) -> Executor:
+        group = self.groups.world
         return Executor(
             program,
             self._stages,
             self._last,
-            self.groups.world,
+            group if self.meter is None else self.meter.group(group),
             tags,
             self._entering,
             self._device,
@@ -147,14 +158,38 @@ class Generation:
         return self._runs[microbatches]
 
     def _lowered(self, microbatches: int) -> tuple[Program, Mapping[Message, int]]:
-        """This rank's program and all messages' tags for so many micro-batches, shared out as in the plan."""
-        stages = tuple(replace(stage, shares=split(microbatches, stage.shares)) for stage in self.plan.stages)
-        programs = orders_for(replace(self.plan, stages=stages, microbatches=microbatches))
+        """This rank's program and the messages' tags for so many micro-batches, shared out as in the plan.
+
+        A message of a smaller step has the tag that it has in the plan's own.
+        """
+        plan = self.plan
+        stages = tuple(replace(stage, shares=split(microbatches, stage.shares)) for stage in plan.stages)
+        if microbatches == plan.microbatches:
+            stages = plan.stages
+        programs = orders_for(replace(plan, stages=stages, microbatches=microbatches))
+        if microbatches <= plan.microbatches:
+            return programs[self.rank], self._tags
+        self._note_routes(programs, microbatches // plan.microbatches)
         return programs[self.rank], message_tags(programs)
 
     def microbatches_at(self, step: int) -> int:
         """Of one step; fewer than the plan's while the batch ramps up."""
         return self.job.batch_at(step) // self.plan.microbatch_size
+
+    def relieve(self) -> None:
+        """Memory is short: weight versions that are not used next go to host memory, from now on."""
+        for stage in self._stages.values():
+            if isinstance(stage, VersionedStage):
+                stage.resident = LEAST_VERSIONS
+
+    def _note_routes(self, programs: Sequence[Program], steps: int) -> None:
+        if self.meter is not None:
+            self.routes[steps] = routes_of(programs, self._entering)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Stages of this rank."""
+        return tuple(self._stages)
 
     @property
     def is_pilot(self) -> bool:

@@ -8,13 +8,13 @@ import socket
 import msgspec
 
 from scheduler.protocol.codec import BadMessage, decode_report
-from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
+from scheduler.protocol.messages import Cause, Phase, Report, Slowdowns, Stop, Target
 from worker import processes
 from worker.channel import Channel
 
 STOPPED_LIMIT_S = 10.0
 DEAF_LIMIT_S = 2.0
-OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal"})
+OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal", "pid"})
 """Fields of a Report that the shim sets; the member sets the others."""
 
 
@@ -34,6 +34,7 @@ class Guard:
             seq=1,
             phase=Phase.SPAWNING,
             generation=target.generation,
+            pid=pid or None,
         )
         self._kill_at_s: float | None = None
         self._killed = ""
@@ -67,6 +68,11 @@ class Guard:
             self._send(signal.Signals[target.signal])
         if isinstance(target.want, Stop):
             self._stop(target.want, now_s)
+
+    def tell(self, slowdowns: Slowdowns) -> None:
+        """Only a training member reads its line for as long as it lives."""
+        if self.alive and not self.silent and self.target.spec.kind == "train":
+            self.line.offer("slowdowns", slowdowns)
 
     def set_store(self, generation: int, address: str) -> None:
         if self.report.store != address:

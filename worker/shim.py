@@ -39,6 +39,7 @@ On the socket: frames of `scheduler.protocol.codec` (4 bytes of length, then msg
   socket exists before torch is imported, so the hello may take some seconds (tens on a busy machine).
 - Agent to shim (ToShim): `Spawn(target)`, with the log's descriptor as SCM_RIGHTS beside the first byte of its frame
   (`socket.send_fds`); `Target` thereafter, always the whole value. A Spawn for a member that exists is a Target.
+  `Slowdowns` of the attempt's devices here, about once a second; every training member gets them.
 - One agent at a time: a newer connection replaces the older. Hanging up changes nothing for the members.
 - `Report.seq` is the shim's own count for each member; it grows with every change.
 

@@ -8,7 +8,10 @@ from collections.abc import Callable
 import msgspec
 import torch
 
+from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
+from worker.adapt.part import Part
+from worker.adapt.revision import Revise
 from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
@@ -21,12 +24,16 @@ from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
 from worker.scaling import LEAST, SCALED, adjust
+from worker.steadiness import StepTimes
 from worker.timelines import Timelines
 from worker.versions import WINDOW
 
 
 class Trainer:
-    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only."""
+    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only.
+
+    part: of this rank in adapting, where the job adapts.
+    """
 
     def __init__(
         self,
@@ -40,25 +47,29 @@ class Trainer:
         timelines: Timelines,
         prepare: Callable[[int], Carrier | None],
         ready_at: float,
+        part: Part | None = None,
+        move: Callable[[int], Carrier | None] = lambda number: None,
         measuring: Measuring | None = None,
     ) -> None:
-        """prepare: what carries layers to the generation of this number, None where that could not be. measuring: of
-        convergence, where it is asked for.
+        """prepare: what carries layers to the generation of this number, None where that could not be. move: the same
+        for a revision. measuring: of convergence, where it is asked for.
 
         ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
         """
-        self._prepare, self._measuring = prepare, measuring
+        self._prepare, self._move, self._measuring = prepare, move, measuring
         self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
-        self._timelines = timelines
+        self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
         self._validation = generation.validation_batches()
         self._trouble = ""
+        self._step_times = StepTimes()
 
-    def run(self) -> Ended | int:
-        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number takes over.
+    def run(self) -> Ended | int | Revise:
+        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number, or a revision of
+        the present one, takes over.
 
         Raises:
             Ended: anything else. What the user's layers raise.
@@ -74,7 +85,17 @@ class Trainer:
             if header is Header.CHANGE:
                 self._finish_save()
                 return generation
-            self.carrier = self._prepare(generation) if header is Header.CARRY else None
+            if header is Header.REVISE:
+                self._finish_save()
+                return Revise(generation)
+            if header is Header.PREPARE and self._part is not None:
+                self._part.reviser.prepare(generation)
+            if header is Header.MOVE:
+                self.carrier = self._move(generation)
+                if self.carrier is None and self.pilot is not None:
+                    self.pilot.stays()
+            else:
+                self.carrier = self._prepare(generation) if header is Header.CARRY else None
         return self._finish()
 
     def go_on(self, ready_at: float) -> None:
@@ -85,21 +106,26 @@ class Trainer:
     def _step(self) -> tuple[Header, int]:
         """One step, from forward to optimizer, or a window of asynchronous ones, up to a drained pipeline.
 
-        Returns the header, and the next generation for CHANGE and CARRY.
+        Returns the header, and the number that goes with it.
         """
         step, steps = self.progress.step, self._steps()
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
-        spans = self._timelines.begin()
+        traced = self._timelines.begin()
+        spans: list[Span] | None = traced if self._part is None else self._part.begin()
         if self._measuring is not None:
             self._measuring.begin(step)
         values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier, self._loss_scale)
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
-        summed = self.generation.exchange(values, end + 2)
-        if spans is not None:
+        size = end + 2
+        if self._part is not None and spans is not None:
+            values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
+            size += self._part.size(step, steps)
+        summed = self.generation.exchange(values, size)
+        if traced is not None and spans is not None:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
@@ -112,6 +138,8 @@ class Trainer:
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
+        if self._part is not None:
+            self._part.take(summed[end + 2 :], boundary, steps, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
@@ -181,6 +209,11 @@ class Trainer:
             f"{self.plan.shape} {self.plan.schedule}",
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
+        steadiness = self._step_times.take(elapsed_s)
+        if steadiness is not None:
+            self.metrics.steadiness(step, steadiness)
+            if steadiness.told:
+                self.control.note(steadiness.told)
 
     def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from scheduler.protocol.codec import BadMessage, decode_to_shim
-from scheduler.protocol.messages import PROTOCOL_VERSION, Phase, Report, ShimHello, Spawn, Stop, Target
+from scheduler.protocol.messages import PROTOCOL_VERSION, Phase, Report, ShimHello, Slowdowns, Spawn, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 from worker import processes, spawn
 from worker.channel import Channel
@@ -177,6 +177,9 @@ class Zygote:
                 message = decode_to_shim(body)
                 if isinstance(message, Spawn):
                     self._spawn(message, self._agent.descriptors.popleft())
+                elif isinstance(message, Slowdowns):
+                    for guard in self._guards.values():
+                        guard.tell(message)
                 else:
                     self._take(message)
         except (BadMessage, IndexError) as error:

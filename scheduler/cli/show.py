@@ -9,6 +9,8 @@ from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
 from scheduler.durations import format_duration
 
+MOST_SIZES = 16
+
 
 def show(id: Id, json: Json = False) -> None:
     """Show all that is known of a job."""
@@ -39,6 +41,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("GPUs", f"{gpus['have']} of {gpus['min']} to {gpus['max']}"),
         ("Pipeline", _plan(plan) if plan else None),
         ("Step", _of(job["step"], job["total_steps"])),
+        ("Neighbours", _neighbours(job["neighbours"])),
         ("Loss", _number(job["loss"])),
         ("Validation", _validation(validation)),
         ("Checkpoint", f"step {job['checkpoint_step']}" if job["checkpoint_step"] is not None else None),
@@ -53,6 +56,16 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
     return [(title, value) for title, value in lines if value is not None]
 
 
+def _neighbours(found: list[dict[str, Any]]) -> str | None:
+    """The costliest first."""
+    costly = sorted(found, key=lambda one: -one["costs_percent"])
+    return "; ".join(
+        f"neighbour costs {one['costs_percent']:.0f}% on node {one['node']} gpu {one['index']}, "
+        f"since {local_time(one['since'])}"
+        for one in costly
+    ) or None  # fmt: skip
+
+
 def _exit(job: dict[str, Any]) -> str | None:
     if job["signal"] is not None:
         return f"signal {job['signal']}"
@@ -64,8 +77,13 @@ def _plan(plan: dict[str, Any]) -> str:
     return (
         f"{counted(plan['stages'], 'stage')} × {counted(plan['micro_batches'], 'micro-batch', 'es')} of "
         f"{counted(plan['micro_batch_size'], 'sample')}"
-        f"{wide}, {plan['schedule']}"
+        f"{wide}, {plan['schedule']}{_sizes(plan['bounds'])}"
     )
+
+
+def _sizes(bounds: list[list[int]]) -> str:
+    """Layers of each stage; a job that adapts moves them."""
+    return f", layers {'+'.join(str(stop - first) for first, stop in bounds)}" if 1 < len(bounds) <= MOST_SIZES else ""
 
 
 def counted(number: int, what: str, plural: str = "s") -> str:

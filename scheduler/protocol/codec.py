@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.protocol.messages import FromAgent, FromShim, Message, Report, Target, ToAgent, ToShim
+from scheduler.protocol.messages import FromAgent, FromShim, Message, Report, Target, ToAgent, ToMember, ToShim
 
 MAX_BYTES = 8 * 1024 * 1024
 
@@ -43,6 +43,7 @@ decode_to_agent = _decoder(ToAgent)
 decode_to_shim = _decoder(ToShim)
 decode_from_shim = _decoder(FromShim)
 decode_target = _decoder(Target)
+decode_to_member = _decoder(ToMember)
 decode_report = _decoder(Report)
 
 _HEADER_BYTES = 4

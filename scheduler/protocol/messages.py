@@ -10,6 +10,7 @@ import msgspec
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 from scheduler.protocol.telemetry import Telemetry
 
@@ -116,6 +117,7 @@ class Report(Message, frozen=True, kw_only=True):
     step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
     store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for. live: it
     can take over a next generation without stopping. dropped: the highest generation that its pilot has dropped.
+    pid: of its process, on its node.
     """
 
     job: int
@@ -126,6 +128,7 @@ class Report(Message, frozen=True, kw_only=True):
     generation: int = 1
     live: bool = False
     dropped: int = 0
+    pid: int | None = None
     revision: int = 0
     plan: ParallelPlan | None = None
     step: int | None = None
@@ -272,6 +275,13 @@ class Spawn(Message, frozen=True, kw_only=True):
     secrets: dict[str, str] = {}
 
 
+class Slowdowns(Message, frozen=True, kw_only=True):
+    """The newest of an attempt's devices on this node, those of them that are known; the shim passes it on to every
+    training member. Told about once a second."""
+
+    slowdowns: tuple[Slowdown, ...] = ()
+
+
 class ShimHello(Message, frozen=True, kw_only=True):
     """The shim's first word on every connection, so that an agent knows whom it has re-adopted."""
 
@@ -301,5 +311,6 @@ class Secrets(Message, frozen=True, kw_only=True):
 
 FromAgent = Hello | Reports | Beat | Chunk | NeedSecrets
 ToAgent = Welcome | Refused | Targets | BeatAck | Read | Secrets
-ToShim = Spawn | Target
+ToShim = Spawn | Target | Slowdowns
+ToMember = Target | Slowdowns
 FromShim = ShimHello | Report

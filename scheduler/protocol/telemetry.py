@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
+from scheduler.protocol.slowdown import Slowdown
+
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
@@ -30,7 +32,8 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     """values: by name; null where unknown, and then `missing` has the reason under the same name.
 
     bus: PCI bus id. parent: of a MIG device its GPU's id. age_s: since the values were read; null before the first
-    reading. throttled: what holds its clocks down. processes: null where they cannot be listed.
+    reading. throttled: what holds its clocks down. processes: null where they cannot be listed. slowdown: null where
+    nothing is known of it.
     """
 
     id: str
@@ -42,6 +45,7 @@ class DeviceSample(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     throttled: tuple[str, ...] | None = None
     processes: tuple[Process, ...] | None = None
+    slowdown: Slowdown | None = None
 
 
 class InterfaceSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +61,8 @@ class InterfaceSample(msgspec.Struct, frozen=True, kw_only=True):
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """number: of the sample since the agent's start. late: readings that were not there in time, since then.
 
-    left_out: devices and interfaces for which there was no room. host: of the whole machine.
+    left_out: devices and interfaces for which there was no room. host: of the whole machine. predictor: how slowdowns
+    are known here; fallback: why not by the model that this node has, empty where it is so, or there is none.
     """
 
     number: int
@@ -67,6 +72,8 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     late: int = 0
     left_out: int = 0
+    predictor: str = ""
+    fallback: str = ""
 
 
 MAX_BYTES = 256 * 1024
