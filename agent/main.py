@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import fcntl
+import importlib
 import math
 import os
 import secrets
@@ -22,6 +23,8 @@ from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
+from agent.forest.predictor import Predictor
+from agent.forest.refit import refit_regularly
 from agent.gangs import Gangs
 from agent.health import HealthWatch
 from agent.health_check import BadHealthCheck, HealthCheck
@@ -31,13 +34,16 @@ from agent.logs import CAP_BYTES, Logs
 from agent.mixed import MixedGangs
 from agent.node import NodeMind
 from agent.shims import Shims
-from agent.telemetry import sample
 from agent.telemetry.owners import Owners
 from agent.telemetry.sampler import Sampler
 from agent.telemetry.sensing import sense
 from scheduler.protocol.messages import Chunk, DeviceInfo, Hello, Read
 
 MAX_LABEL = 100
+COMMANDS = {
+    "sample": "agent.telemetry.sample", "predict": "agent.forest.predict", "calibrate": "agent.forest.calibrate",
+}  # fmt: skip
+"""What the agent does without a daemon, and the module of each."""
 
 EX_FAILED, EX_USAGE, EX_REFUSED = 1, 2, 4
 
@@ -60,8 +66,8 @@ class Agent(NodeMind):
 
 def main() -> None:
     """The console script; exits 1 where it cannot work, 2 for bad usage, 4 when the daemon refuses it."""
-    if sys.argv[1:2] == ["sample"]:
-        sys.exit(sample.main(sys.argv[2:]))
+    if (command := COMMANDS.get(" ".join(sys.argv[1:2]))) is not None:
+        sys.exit(importlib.import_module(command).main(sys.argv[2:]))
     options = _options().parse_args()
     if options.server_key is None and not _stays_here(options.connect):
         what = f"{options.connect} is on another host, and without --server-key nobody could be sure who answers there"
@@ -104,7 +110,7 @@ def _complain(text: str, code: int) -> int:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jct-agent", description="Offers this machine's devices to a jctd.",
-                                     epilog="jct-agent sample --help: what the devices measure, without a daemon.")
+                                     epilog="Without a daemon: jct-agent sample, predict, calibrate; each has --help.")
     parser.add_argument("--connect", required=True, metavar="ENDPOINT", help="the daemon, e.g. tcp://127.0.0.1:7741")
     parser.add_argument("--state", required=True, type=Path, help="folder for keys, attempts and logs")
     parser.add_argument("--node", default=socket.gethostname(), help="this node's name in the cluster")
@@ -124,6 +130,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", type=_label,
                         help="of this node; `switch=NAME` keeps gangs below one network switch")  # fmt: skip
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
+    parser.add_argument("--refit-every", type=_minutes, default=60.0, metavar="MINUTES",
+                        help="learn what neighbours cost from the jobs here; 0 for never, default 60")  # fmt: skip
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -132,6 +140,13 @@ def _seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError("must be a positive number of seconds")
+    return value
+
+
+def _minutes(text: str) -> float:
+    value = float(text)
+    if not (value == 0 or 1 <= value < math.inf):
+        raise argparse.ArgumentTypeError("must be 0, or a number of minutes from 1 on")
     return value
 
 
@@ -166,7 +181,15 @@ async def _run(options: argparse.Namespace) -> None:
             serve(options.metrics_port, lambda: agent.telemetry)
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
-        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sense(sampler, agent, memory)])
+        predictor = Predictor(state)
+        sensing = sense(sampler, agent, memory, predictor=predictor)
+        learning = _learn(state, predictor, 60 * options.refit_every)
+        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sensing, learning])
+
+
+async def _learn(state: Path, predictor: Predictor, every_s: float) -> None:
+    if every_s > 0:
+        await refit_regularly(state, predictor.window, predictor.present, every_s)
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:

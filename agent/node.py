@@ -1,6 +1,6 @@
 """The node's mind: newest Targets in, steps of `reconcile` out, Reports of all members up. No sockets here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 from msgspec.structs import replace
@@ -21,11 +21,13 @@ from scheduler.protocol.messages import (
     Targets,
 )
 from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import Telemetry
 
 log = structlog.get_logger()
 
 Attempt = tuple[int, int]
+_NOT_THERE = (Phase.SPAWNING, Phase.EXITED, Phase.GONE)
 
 
 class NodeMind:
@@ -92,6 +94,15 @@ class NodeMind:
     def is_held(self, device: str) -> bool:
         """Whether a member shall be on it."""
         return any(target.device == device for target in self._targets)
+
+    def members(self) -> list[tuple[Target, Report]]:
+        """Those that have begun and not ended, and what they last said."""
+        both = ((target, self._reports.get(target.key)) for target in self._targets)
+        return [(target, report) for target, report in both if report is not None and report.phase not in _NOT_THERE]
+
+    def tell(self, slowdowns: Iterable[Slowdown]) -> None:
+        """Its gangs, each of its own devices."""
+        self._gangs.tell(slowdowns)
 
     def reports(self) -> Reports:
         self._seq += 1

@@ -14,7 +14,7 @@ from worker.channel import Channel
 
 STOPPED_LIMIT_S = 10.0
 DEAF_LIMIT_S = 2.0
-OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal"})
+OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal", "pid"})
 """Fields of a Report that the shim sets; the member sets the others."""
 
 
@@ -34,6 +34,7 @@ class Guard:
             seq=1,
             phase=Phase.SPAWNING,
             generation=target.generation,
+            pid=pid or None,
         )
         self._kill_at_s: float | None = None
         self._killed = ""

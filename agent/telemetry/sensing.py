@@ -1,20 +1,22 @@
 """The agent's own round of samples: for its life, whatever a sample comes to."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Protocol
 
 import structlog
 
 from agent.devices import KnownGpus
 from agent.telemetry.sampler import EVERY_S, Sampler
-from scheduler.protocol.messages import DeviceInfo, Health
+from scheduler.protocol.messages import DeviceInfo, Health, Report, Target
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import Telemetry
 
 log = structlog.get_logger()
 
 
 class Node(Protocol):
-    """Whom samples are told to."""
+    """Whom samples are told to, and who knows what runs."""
 
     @property
     def devices(self) -> tuple[DeviceInfo, ...]: ...
@@ -23,13 +25,26 @@ class Node(Protocol):
 
     def offer(self, devices: tuple[DeviceInfo, ...]) -> None: ...
 
+    def members(self) -> list[tuple[Target, Report]]: ...
 
-async def sense(sampler: Sampler, node: Node, memory: KnownGpus, every_s: float = EVERY_S) -> None:
+    def tell(self, slowdowns: Iterable[Slowdown]) -> None: ...
+
+
+class Predictor(Protocol):
+    def of(self, telemetry: Telemetry, members: Iterable[tuple[Target, Report]]) -> Telemetry:
+        """The same sample with slowdowns."""
+
+
+async def sense(
+    sampler: Sampler, node: Node, memory: KnownGpus, every_s: float = EVERY_S, predictor: Predictor | None = None
+) -> None:
     """Until cancelled. GPUs that were not there at first are offered once they are found."""
     said = ""
     while True:
         try:
             telemetry = sampler.tick()
+            if predictor is not None:
+                telemetry = _predicted(predictor, telemetry, node)
             node.take_sample(telemetry, health := sampler.health())
             if (now := _told(health)) != said:
                 log.info("devices", unwell=now or "none")
@@ -40,6 +55,17 @@ async def sense(sampler: Sampler, node: Node, memory: KnownGpus, every_s: float 
         except Exception as error:  # to measure must not end what runs
             log.error("sample failed", error=f"{type(error).__name__}: {error}")
         await asyncio.sleep(every_s)
+
+
+def _predicted(predictor: Predictor, telemetry: Telemetry, node: Node) -> Telemetry:
+    """A prediction that fails costs no sample. Gangs are told with every second one."""
+    try:
+        telemetry = predictor.of(telemetry, node.members())
+        if telemetry.number % 2 == 0:
+            node.tell(device.slowdown for device in telemetry.devices if device.slowdown is not None)
+    except Exception as error:
+        log.error("prediction failed", error=f"{type(error).__name__}: {error}")
+    return telemetry
 
 
 def _told(health: Health) -> str:

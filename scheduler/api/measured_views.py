@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 
-from scheduler.api.shapes import DeviceMeasured, InterfaceView, NodeMeasured, ProcessView
+from scheduler.api.shapes import DeviceMeasured, InterfaceView, NodeMeasured, ProcessView, SlowdownView
 from scheduler.api.times import seconds
 from scheduler.core.state import Sensed
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import DeviceSample, Process
 
 
@@ -23,6 +24,20 @@ def device_measured(
         missing=dict(sample.missing),
         throttled=list(sample.throttled) if sample.throttled is not None else None,
         processes=_processes(sample, seen, whole),
+        slowdown=_slowdown(sample.slowdown),
+    )
+
+
+def _slowdown(found: Slowdown | None) -> SlowdownView | None:
+    if found is None:
+        return None
+    return SlowdownView(
+        ratio=found.ratio,
+        low=found.low,
+        high=found.high,
+        confidence=found.confidence,
+        source=found.source.value,
+        contested=found.contested,
     )
 
 

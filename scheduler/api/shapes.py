@@ -130,8 +130,19 @@ class UsedView(TypedDict):
     lost_gpu_s: float
 
 
+class NeighbourView(TypedDict):
+    """Somebody slows a device of the job down. costs_percent: by how much longer a step takes on it."""
+
+    node: str
+    index: int
+    device: str
+    costs_percent: float
+    since: str
+
+
 class JobView(JobSummary):
-    """All that is known of one job. now: the daemon's clock. estimates: what was foreseen of its completion."""
+    """All that is known of one job. now: the daemon's clock. estimates: what was foreseen of its completion.
+    neighbours: on its devices, now."""
 
     now: str
     labels: dict[str, str]
@@ -156,6 +167,7 @@ class JobView(JobSummary):
     validation: Validation
     ledger: LedgerView
     estimates: list[EstimateView]
+    neighbours: list[NeighbourView]
     attempts: list[AttemptView]
 
 
@@ -177,10 +189,23 @@ class ProcessView(TypedDict):
     memory_bytes: int | None
 
 
+class SlowdownView(TypedDict):
+    """How many times as long a step takes because of others. low, high: hold it nine times in ten. confidence: 0 to 1.
+    source: forest (from counters) or observed (in step times). contested: it is so high, for so long, that passes avoid
+    the device."""
+
+    ratio: float
+    low: float
+    high: float
+    confidence: float
+    source: str
+    contested: bool
+
+
 class DeviceMeasured(TypedDict):
     """The newest sample. age_s: since it was read; null where it never was. values: by name, whose end is the unit; of
     each null `missing` has the reason under the same name. parent: of a MIG device its GPU. processes: null where they
-    cannot be listed, see missing."""
+    cannot be listed, see missing. slowdown: null where nothing is known of it."""
 
     age_s: float | None
     bus: str
@@ -189,6 +214,7 @@ class DeviceMeasured(TypedDict):
     missing: dict[str, str]
     throttled: list[str] | None
     processes: list[ProcessView] | None
+    slowdown: SlowdownView | None
 
 
 class InterfaceView(TypedDict):

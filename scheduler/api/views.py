@@ -21,6 +21,7 @@ from scheduler.api.shapes import (
     JobView,
     LedgerView,
     MemberView,
+    NeighbourView,
     Plan,
     Reason,
     UsedView,
@@ -159,8 +160,25 @@ def job_view(story: Story, moment: Moment) -> JobView:
         estimates=[
             estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates
         ],
+        neighbours=_neighbours(story, moment.state),
         attempts=[_attempt_view(attempt, story) for attempt in story.attempts],
     )
+
+
+def _neighbours(story: Story, state: State) -> list[NeighbourView]:
+    """Of the devices that it holds."""
+    held = [lease.device for lease in state.leases_of(story.job.id, story.job.last_attempt)]
+    return [
+        NeighbourView(
+            node=contested.node,
+            index=state.devices[device].index,
+            device=device,
+            costs_percent=100 * (contested.ratio - 1),
+            since=rfc3339(contested.since_us) or "",
+        )
+        for device in held
+        if device in state.devices and (contested := state.contested.get(device)) is not None
+    ]
 
 
 def used_by(story: Story, now_us: int) -> UsedView:

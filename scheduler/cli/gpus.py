@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from scheduler.cli.client import Client
-from scheduler.cli.measured import KIND, MEMORY, NOTE, PLACE, POWER, TEMPERATURE, UTIL, footnotes
+from scheduler.cli.measured import KIND, MEMORY, NOTE, PLACE, POWER, SLOWDOWN, TEMPERATURE, UTIL, footnotes
 from scheduler.cli.options import Json, Width, table_width
 from scheduler.cli.output import print_json
 from scheduler.cli.table import Column, job_table
@@ -22,6 +22,7 @@ COLUMNS = (
     MEMORY,
     POWER,
     TEMPERATURE,
+    SLOWDOWN,
     Column("HELD BY", lambda device, _: f"job {device['job']}" if device["job"] is not None else "-"),
     NOTE,
 )

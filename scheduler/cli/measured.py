@@ -49,18 +49,34 @@ def rate(item: Mapping[str, Any], *names: str) -> str:
 
 
 def note(device: Device, shown: Mapping[str, str] = _SHOWN) -> str:
-    """Why it is as it is: its state's reason, its drain, strangers on it, what slows it, what is unknown and why."""
+    """Why it is as it is: its state's reason, its drain, what neighbours cost, strangers on it, what slows it, what is
+    unknown and why."""
     drain, measured = device["drain"], device["measured"]
     parts = [device["reason"]] if device["reason"] else []
     parts += [f"drained by {drain['by']}: {drain['reason']}"] if drain is not None else []
     if measured is None:
         return "; ".join([*parts, "not measured yet"])
+    parts += [contest] if (contest := contested(measured["slowdown"])) else []
     parts += strangers(measured["processes"] or ())
     slowed = [one for one in measured["throttled"] or () if one != "idle"]
     parts += [f"throttled: {', '.join(slowed)}"] if slowed else []
     if (measured["age_s"] or 0) > STALE_S:
         parts.append(f"measured {short_duration(measured['age_s'])} ago")
     return "; ".join([*parts, *unknown(measured, shown)])
+
+
+def slowdown(device: Device) -> str:
+    """How many times as long a step takes, as far as is known."""
+    found = device["measured"]["slowdown"] if device["measured"] is not None else None
+    return f"{found['ratio']:.2f}x" if found is not None else "-"
+
+
+def contested(slowdown: Mapping[str, Any] | None) -> str:
+    """Empty where nobody costs the device much."""
+    if slowdown is None or not slowdown["contested"]:
+        return ""
+    how = "by its counters" if slowdown["source"] == "forest" else "by step times"
+    return f"a neighbour costs {100 * (slowdown['ratio'] - 1):.0f}% {how}"
 
 
 def strangers(processes: Any) -> list[str]:
@@ -101,4 +117,5 @@ UTIL = Column("UTIL", lambda device, _: percent(device, "busy_percent"), right=T
 MEMORY = Column("MEMORY", lambda device, _: memory(device), right=True)
 POWER = Column("POWER", lambda device, _: number(device, "power_w", "W"), right=True)
 TEMPERATURE = Column("TEMP", lambda device, _: number(device, "temperature_c", "C"), right=True)
+SLOWDOWN = Column("SLOWED", lambda device, _: slowdown(device), right=True, keep=2)
 NOTE = Column("NOTE", lambda device, _: note(device), least=16)

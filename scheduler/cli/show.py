@@ -41,6 +41,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("GPUs", f"{gpus['have']} of {gpus['min']} to {gpus['max']}"),
         ("Pipeline", _plan(plan) if plan else None),
         ("Step", _of(job["step"], job["total_steps"])),
+        ("Neighbours", _neighbours(job["neighbours"])),
         ("Loss", _number(job["loss"])),
         ("Validation", _validation(validation)),
         ("Checkpoint", f"step {job['checkpoint_step']}" if job["checkpoint_step"] is not None else None),
@@ -53,6 +54,16 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Note", job["note"] or None),
     ]
     return [(title, value) for title, value in lines if value is not None]
+
+
+def _neighbours(found: list[dict[str, Any]]) -> str | None:
+    """The costliest first."""
+    costly = sorted(found, key=lambda one: -one["costs_percent"])
+    return "; ".join(
+        f"neighbour costs {one['costs_percent']:.0f}% on node {one['node']} gpu {one['index']}, "
+        f"since {local_time(one['since'])}"
+        for one in costly
+    ) or None  # fmt: skip
 
 
 def _exit(job: dict[str, Any]) -> str | None:

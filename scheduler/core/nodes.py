@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.changes import newcomer_ended
+from scheduler.core.contention import calm_node, take_slowdowns
 from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import Attempt, AttemptState, Device, EndCause, Member, Node, NodeState
 from scheduler.core.events import NodeHeard, NodeHello
@@ -66,6 +67,7 @@ def _take_telemetry(turn: Turn, beat: NodeHeard, telemetry: Telemetry) -> None:
     known = turn.state.sensed.get(beat.node)
     if known is None or known.session != beat.session or known.beat < beat.beat:
         turn.state.sensed[beat.node] = Sensed(beat.session, beat.beat, turn.now, telemetry)
+        take_slowdowns(turn, beat, telemetry, known.telemetry if known is not None else None)
 
 
 def judge_silence(turn: Turn) -> None:
@@ -91,6 +93,7 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     turn.note("NodeLost", text, node=node.id)
     turn.state.said_hello.pop(node.id, None)
     turn.state.undrained.pop(node.id, None)
+    calm_node(turn, node.id)
     for attempt, member in _members_on(turn, node.id):
         job = turn.state.jobs[attempt.job]
         why = f"node {node.id} is lost: {text}"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from scheduler.core.commands import command_request, command_seconds
+from scheduler.core.contention import slowdown_of
 from scheduler.core.entities import (
     Attempt,
     AttemptState,
@@ -99,7 +100,7 @@ def _devices(state: State, now: int) -> tuple[DeviceView, ...]:
             holder=holder.get(device.id), promised=promised.get(device.id),
             switch=state.labels.get(device.node, {}).get(SWITCH, ""),
             offered=drain_of(state, device.id) is None and reserved.get(device.node) != "",
-            reserved_for=reserved.get(device.node, ""),
+            reserved_for=reserved.get(device.node, ""), slowdown=slowdown_of(state, device.id),
         )
         for device in state.devices.values()
         if is_there(state, device.id) and device.id not in withheld

@@ -81,6 +81,15 @@ class Sensed:
     telemetry: Telemetry
 
 
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """A device that somebody else slows down. ratio: how many times as long a step takes on it. Memory only."""
+
+    node: str
+    since_us: int
+    ratio: float
+
+
 class Role(StrEnum):
     """What a member is to its attempt. PRESENT: in the generation that runs. NEWCOMER: in the proposed one only. PAST:
     in neither; it has left, or shall."""
@@ -148,7 +157,7 @@ class State:
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
     took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
-    sample of each node.
+    sample of each node. contested: devices that are slowed down now.
     """
 
     epoch: int
@@ -194,6 +203,7 @@ class State:
     labels: dict[str, dict[str, str]] = field(default_factory=dict)
     observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
     sensed: dict[str, Sensed] = field(default_factory=dict)
+    contested: dict[str, Contested] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False

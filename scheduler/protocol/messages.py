@@ -117,6 +117,7 @@ class Report(Message, frozen=True, kw_only=True):
     step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
     store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for. live: it
     can take over a next generation without stopping. dropped: the highest generation that its pilot has dropped.
+    pid: of its process, on its node.
     """
 
     job: int
@@ -127,6 +128,7 @@ class Report(Message, frozen=True, kw_only=True):
     generation: int = 1
     live: bool = False
     dropped: int = 0
+    pid: int | None = None
     revision: int = 0
     plan: ParallelPlan | None = None
     step: int | None = None

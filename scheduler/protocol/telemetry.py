@@ -61,7 +61,8 @@ class InterfaceSample(msgspec.Struct, frozen=True, kw_only=True):
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     """number: of the sample since the agent's start. late: readings that were not there in time, since then.
 
-    left_out: devices and interfaces for which there was no room. host: of the whole machine.
+    left_out: devices and interfaces for which there was no room. host: of the whole machine. predictor: how slowdowns
+    are known here; fallback: why not by the model that this node has, empty where it is so, or there is none.
     """
 
     number: int
@@ -71,6 +72,8 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
     late: int = 0
     left_out: int = 0
+    predictor: str = ""
+    fallback: str = ""
 
 
 MAX_BYTES = 256 * 1024

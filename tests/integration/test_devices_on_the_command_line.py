@@ -2,12 +2,14 @@
 
 import json
 
+import msgspec
 import pytest
 from small_server import serving
 
 from scheduler.cli.client import Client
 from scheduler.cli.main import run
 from scheduler.core.events import NodeHeard
+from scheduler.protocol.slowdown import Slowdown, Source
 from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Process, Telemetry
 
 GIB = 2.0**30
@@ -20,7 +22,9 @@ SAMPLE = Telemetry(
     number=3,
     devices=(
         DeviceSample(id="n0-0", age_s=0.5, values=VALUES, throttled=("power cap", "idle"),
-                     processes=(Process(pid=4711, whose="other", name="python3"),)),
+                     processes=(Process(pid=4711, whose="other", name="python3"),),
+                     slowdown=Slowdown(device="n0-0", ratio=1.23, low=1.1, high=1.4, confidence=0.8,
+                                       source=Source.FOREST, contested=True)),
         DeviceSample(id="n0-1", age_s=0.5, values=VALUES | dict.fromkeys(NONE), missing=NONE),
     ),
     interfaces=(
@@ -33,24 +37,26 @@ SAMPLE = Telemetry(
 )  # fmt: skip
 
 GPUS = """\
-GPU  DEVICE KIND STATE UTIL  MEMORY POWER TEMP HELD BY NOTE
-n0/0 n0-0   fake held   98% 61/141G  652W  71C job 1   not ours: python3 4711; …
-n0/1 n0-1   fake held   98% 61/141G     -    - job 1   power, temp: not support…
-n1/0 n1-0   fake free     -       -     -    - -       not measured yet
-n1/1 n1-1   fake free     -       -     -    - -       not measured yet
+GPU  DEVICE KIND STATE UTIL  MEMORY POWER TEMP SLOWED HELD BY NOTE
+n0/0 n0-0   fake held   98% 61/141G  652W  71C  1.23x job 1   a neighbour costs…
+n0/1 n0-1   fake held   98% 61/141G     -    -      - job 1   power, temp: not …
+n1/0 n1-0   fake free     -       -     -    -      - -       not measured yet
+n1/1 n1-1   fake free     -       -     -    -      - -       not measured yet
 
-n0/0: not ours: python3 4711; throttled: power cap
+n0/0: a neighbour costs 23% by its counters; not ours: python3 4711; throttled:
+  power cap
 n0/1: power, temp: not supported here
 """
 TOP = """\
 RANK GPU  KIND UTIL  SM  MEMORY POWER TEMP    PCIE NVLINK NOTE
-   0 n0/0 fake  98% 62% 61/141G  652W  71C 2.4GB/s      - not ours: python3 471…
+   0 n0/0 fake  98% 62% 61/141G  652W  71C 2.4GB/s      - a neighbour costs 23%…
    1 n0/1 fake  98% 62% 61/141G     -    - 2.4GB/s      - power, temp: not supp…
 
 NODE LOAD CPU STOLEN  MEMORY  NET IN NET OUT LOOPBACK RESENT NOTE
 n0      2 55%     0% 16/256G 1.2GB/s 9.0MB/s  500MB/s    3/s 2 readings were la…
 
-n0/0: not ours: python3 4711; throttled: power cap
+n0/0: a neighbour costs 23% by its counters; not ours: python3 4711; throttled:
+  power cap
 n0/1: power, temp: not supported here
 n0: 2 readings were late
 """
@@ -112,3 +118,14 @@ def test_for_scripts_everything_is_there(jct, job):
 def test_old_measurements_say_how_old_they_are(jct, job, cluster):
     cluster.advance(40)
     assert "measured 40s ago" in jct("gpus", "-w", 0)
+
+
+def test_show_tells_what_a_neighbour_costs_and_since_when(jct, job, cluster):
+    (line,) = (line for line in jct("show", job).splitlines() if line.startswith("Neighbours"))
+    assert line.split(maxsplit=1)[1].startswith("neighbour costs 23% on node n0 gpu 0, since 20")
+    (found,) = json.loads(jct("show", job, "--json"))["job"]["neighbours"]
+    assert (found["node"], found["index"], found["device"]) == ("n0", 0, "n0-0")
+    assert found["costs_percent"] == pytest.approx(23.0)
+    gone = msgspec.structs.replace(SAMPLE, devices=SAMPLE.devices[1:])
+    cluster._step(NodeHeard(node="n0", session="s0", beat=2, telemetry=gone))
+    assert "Neighbours" not in jct("show", job)

@@ -1,0 +1,180 @@
+"""The measurements of a calibration: a pipeline alone and beside each situation in turn, sampled as agents sample."""
+
+import itertools
+import random
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from agent.devices.cpu import CpuSlots
+from agent.forest.features import Features, Gang, Values
+from agent.forest.interferer import KINDS
+from agent.forest.model import Hardware
+from agent.forest.rows import Rows, Situation, collect
+from agent.forest.schema import NODE
+from agent.forest.workbench import LINK, BrokenBench, Disturbance, Pipeline, Step, disturbed, pipeline
+from agent.telemetry.members import Members
+from agent.telemetry.sampler import EVERY_S, Sampler
+from scheduler.protocol.messages import DeviceInfo
+
+BATCHES = (16, 32, 64, 128)
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+TOGETHER = (1, 1, 1, 2, 2, 3)
+"""How many disturbances at once, as often as they are drawn."""
+SITUATION_S, ALONE_S, IDLE_S, SETTLE_S = 3.0, 1.5, 1.0, 0.5
+EACH = 4
+"""Situations that a pipeline goes through before another batch size has its turn."""
+ROUND_S = EACH * (SITUATION_S + ALONE_S + IDLE_S) + ALONE_S + 3 * SETTLE_S
+CPU_QUANTILE, WAIT_QUANTILE = 0.2, 0.05
+"""Of the steps that were measured alone: on a machine that others use too, not all of them were."""
+MOST = 20.0
+"""A stage that is starved makes no whole step in a sampling period: beyond this, a slowdown is not measured by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One sample of all devices. idle: while the pipeline stood still, as before a job comes."""
+
+    at_s: float
+    batch: int
+    disturbances: tuple[Disturbance, ...]
+    values: tuple[Values, ...]
+    idle: bool = False
+
+
+@dataclass(slots=True)
+class Record:
+    """What was measured. steps: by batch size and stage, in order of time."""
+
+    moments: list[Moment] = field(default_factory=list)
+    steps: dict[tuple[int, int], list[Step]] = field(default_factory=dict)
+
+
+class Bench:
+    """This machine as an agent sees it, with one CPU device a core."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self.cores = tuple(cores)
+        slots = tuple(DeviceInfo(id=f"core-{core}", kind="cpu", index=core) for core in cores)
+        self._ids = [slot.id for slot in slots]
+        self._sampler, self._members, self._features = Sampler(CpuSlots(slots), slots), Members(), Features()
+        self._next_s = time.monotonic()
+
+    def sample(self, job: Pipeline, batch: int, disturbances: tuple[Disturbance, ...], idle: bool) -> Moment:
+        """At the next tick."""
+        time.sleep(max(0.0, self._next_s - time.monotonic()))
+        now_s = time.monotonic()
+        self._next_s = now_s + EVERY_S
+        pids = {} if idle else dict(zip(self._ids, job.pids, strict=True))
+        gangs: dict[str, Gang] = dict.fromkeys(pids, (1, 1))
+        own = self._members.read(pids)
+        found = self._features.of(self._sampler.tick(), now_s, own, gangs)
+        return Moment(now_s, batch, disturbances, tuple(found[id] for id in self._ids), idle)
+
+    def watch(
+        self, job: Pipeline, batch: int, seconds: float, disturbances: tuple[Disturbance, ...] = (), idle: bool = False
+    ) -> Iterator[Moment]:
+        """The first sample covers what was before, and is left out."""
+        self.sample(job, batch, disturbances, idle)
+        for _ in range(round(seconds / EVERY_S)):
+            yield self.sample(job, batch, disturbances, idle)
+
+
+def draw(seed: int, cores: Sequence[int], kinds: Sequence[str]) -> Iterator[tuple[Disturbance, ...]]:
+    """Situations without end: every kind alone at first, then one to three at random."""
+    chance = random.Random(seed)
+
+    def one(kind: str) -> Disturbance:
+        return Disturbance(kind, chance.choice(STRENGTHS), None if kind == LINK else chance.choice(cores))
+
+    alone = list(kinds)
+    chance.shuffle(alone)
+    for kind in alone:
+        yield (one(kind),)
+    while True:
+        chosen = chance.sample(kinds, min(len(kinds), chance.choice(TOGETHER)))
+        yield tuple(one(kind) for kind in sorted(chosen))
+
+
+def measure(cores: Sequence[int], minutes: float, seed: int, shapes_links: bool) -> Iterator[Record]:
+    """The record after each round, until the time is up; at least two rounds, so that there are two batch sizes."""
+    kinds = [*KINDS, *([LINK] if shapes_links else [])]
+    situations = draw(seed, cores, kinds)
+    batches = list(BATCHES)
+    random.Random(seed).shuffle(batches)
+    record, bench = Record(), Bench(cores)
+    rounds = max(2, int(60 * minutes / ROUND_S))
+    for batch in itertools.islice(itertools.cycle(batches), rounds):
+        _round(bench, batch, itertools.islice(situations, EACH), record)
+        yield record
+
+
+def _round(bench: Bench, batch: int, situations: Iterator[tuple[Disturbance, ...]], record: Record) -> None:
+    with pipeline(bench.cores, batch) as job:
+        time.sleep(SETTLE_S)
+        record.moments += bench.watch(job, batch, ALONE_S)
+        for disturbances in situations:
+            with disturbed(disturbances):
+                record.moments += bench.watch(job, batch, SITUATION_S, disturbances)
+                with job.paused():
+                    record.moments += bench.watch(job, batch, IDLE_S, disturbances, idle=True)
+            record.moments += bench.watch(job, batch, ALONE_S)
+        if not job.steps:
+            raise BrokenBench("the pipeline made no step")
+        for step in job.undivided():
+            record.steps.setdefault((batch, step.stage), []).append(step)
+
+
+def as_rows(record: Record, hardware: Hardware) -> Rows:
+    """One row a device and sample. Its slowdown: the time that its stage computes and sends in a step around then, over
+    that of undisturbed steps. Where the pipeline stood still, it is what the situation cost it before."""
+    free = _free_s(record)
+    ends = {key: [step.end_s for step in steps] for key, steps in record.steps.items()}
+    found: list[tuple[Mapping[str, float | None], float, Situation]] = []
+    last: dict[tuple[Disturbance, ...], list[list[float]]] = {}
+    for moment in record.moments:
+        situation = _situation(moment)
+        for stage, values in enumerate(moment.values):
+            key = moment.batch, stage
+            past = last.setdefault(moment.disturbances, [[] for _ in moment.values])[stage]
+            if moment.idle:
+                slowdown = float(np.median(past)) if past else None
+            else:
+                slowdown = _around(record.steps[key], ends[key], moment.at_s, free[key])
+                past += [slowdown] if slowdown is not None else []
+            if slowdown is not None and slowdown <= MOST:
+                found.append((values, slowdown, situation))
+        if not moment.disturbances:
+            last.clear()
+    return collect(NODE, hardware, found)
+
+
+def _situation(moment: Moment) -> Situation:
+    kinds = "+".join(sorted(one.kind for one in moment.disturbances)) or "alone"
+    return Situation(kinds, moment.batch, ", ".join(map(str, moment.disturbances)))
+
+
+def _free_s(record: Record) -> dict[tuple[int, int], float]:
+    """By batch size and stage: the busy time of an undisturbed step, on a core and off it (while it sends)."""
+    calm = [(one.at_s - EVERY_S, one.at_s) for one in record.moments if not one.disturbances and not one.idle]
+    free = {}
+    for key, steps in record.steps.items():
+        alone = [step for step in steps if any(first <= step.end_s <= end for first, end in calm)] or steps
+        waits = [max(0.0, step.busy_s - step.cpu_s) for step in alone]
+        free[key] = float(np.quantile([step.cpu_s for step in alone], CPU_QUANTILE) + np.quantile(waits, WAIT_QUANTILE))
+    return free
+
+
+def _around(steps: Sequence[Step], ends: Sequence[float], at_s: float, free_s: float) -> float | None:
+    """The mean over the last sampling period, each step by the part of the period that it took."""
+    total = weight = 0.0
+    for step in itertools.islice(steps, bisect_left(ends, at_s - EVERY_S), None):
+        first = step.end_s - step.step_s
+        if first >= at_s:
+            break
+        part = min(step.end_s, at_s) - max(first, at_s - EVERY_S)
+        total, weight = total + part * step.busy_s, weight + part
+    return total / weight / free_s if weight > 0 else None

@@ -1,0 +1,42 @@
+"""From predictions, one every half second, to what others may act on: smoothed, and with a hysteresis."""
+
+import math
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from scheduler.protocol.slowdown import Slowdown
+
+BEGINS, ENDS = 1.2, 1.1
+HELD_S = 5.0
+SMOOTHED = 5
+
+
+@dataclass(slots=True)
+class Contest:
+    """Of one device. It is contested once its ratio has been BEGINS or more for HELD_S, until it has been ENDS or less
+    for as long. A moment without a prediction changes nothing."""
+
+    contested: bool = False
+    since_s: float = math.inf
+    newest: deque[Slowdown] = field(default_factory=lambda: deque(maxlen=SMOOTHED))
+
+    def take(self, slowdown: Slowdown, now_s: float) -> Slowdown:
+        """The middle of the last few, of one source."""
+        if self.newest and self.newest[-1].source is not slowdown.source:
+            self.newest.clear()
+        self.newest.append(slowdown)
+        middle = {
+            name: statistics.median(getattr(one, name) for one in self.newest)
+            for name in ("ratio", "low", "high", "confidence")
+        }
+        self._judge(middle["ratio"], now_s)
+        return replace(slowdown, contested=self.contested, **middle)
+
+    def _judge(self, ratio: float, now_s: float) -> None:
+        turns = ratio <= ENDS if self.contested else ratio >= BEGINS
+        self.since_s = min(self.since_s, now_s) if turns else math.inf
+        if now_s - self.since_s >= HELD_S:
+            self.contested, self.since_s = not self.contested, math.inf

@@ -1,0 +1,73 @@
+"""Slowdowns as running jobs show them: step times over those of the same plan when it was not disturbed."""
+
+import statistics
+from collections import deque
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler.protocol.messages import Report, Target
+
+CALM, NEWEST = 10, 5
+KEPT = 256
+
+
+class Ratio(NamedTuple):
+    """Newest step times over undisturbed ones: their median, and the range that they are in."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(slots=True)
+class Pace:
+    """Of one plan of one program. free_s: the smallest median that CALM step times in a row have had: a single quick
+    step is luck, ten in a row are not. It never grows, so that a long disturbance does not become the normal."""
+
+    free_s: float | None = None
+    step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=CALM))
+    step: int = -1
+
+    def add(self, step: int, step_time_s: float) -> None:
+        if step == self.step or step_time_s <= 0:
+            return
+        if step < self.step:  # another attempt
+            self.step_times_s.clear()
+        self.step = step
+        self.step_times_s.append(step_time_s)
+        if len(self.step_times_s) == CALM:
+            middle = statistics.median(self.step_times_s)
+            self.free_s = middle if self.free_s is None else min(self.free_s, middle)
+
+    def ratio(self) -> Ratio | None:
+        """None before there are enough."""
+        newest = sorted(list(self.step_times_s)[-NEWEST:])
+        if self.free_s is None or len(newest) < NEWEST:
+            return None
+        low, middle, high = (max(1.0, newest[at] / self.free_s) for at in (0, NEWEST // 2, -1))
+        return Ratio(middle, low, high)
+
+
+class Observed:
+    """The pace of each gang whose pilot is here. Paces outlive attempts: one that begins beside a neighbour has the
+    baseline of an earlier one, if there was any."""
+
+    def __init__(self) -> None:
+        self._paces: dict[Hashable, Pace] = {}
+
+    def take(self, members: Iterable[tuple[Target, Report]]) -> dict[tuple[int, int], Ratio]:
+        """By job and attempt, of those that have shown enough."""
+        found = {}
+        for target, report in members:
+            if report.step is None or report.step_time_s is None:
+                continue
+            key = target.spec.spec_key or target.job, report.plan or target.plan, len(target.ranks)
+            pace = self._paces.pop(key, None) or Pace()
+            self._paces[key] = pace  # the last used is the last to go
+            pace.add(report.step, report.step_time_s)
+            if (ratio := pace.ratio()) is not None:
+                found[target.job, target.attempt] = ratio
+        while len(self._paces) > KEPT:
+            del self._paces[next(iter(self._paces))]
+        return found

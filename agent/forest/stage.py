@@ -1,0 +1,171 @@
+"""A small pipeline of processes that computes for real, to be disturbed: matrices, messages over loopback, 1F1B.
+
+`python -m agent.forest.stage --cores 0,1 --batch 32` runs one process a core. On standard output it tells the pids,
+then of every step and stage a line: `STAGE END_S STEP_S BUSY_S CPU_S`, where BUSY_S is the time in which the stage
+computed and sent, and CPU_S the part of it on a core. It ends with its standard input.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import os
+import queue
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+WIDTH, LAYERS, MICROBATCHES = 384, 4, 4
+SEND_BUFFER_BYTES = 8192
+"""Small, so that a send lasts as long as its message travels."""
+_PR_SET_PDEATHSIG = 1
+_HEADER = struct.Struct("!I")
+
+
+class Line:
+    """Both directions between two neighbours. A thread receives, so that two sends never block each other."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
+        self._come: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def send(self, data: bytes) -> None:
+        self._sock.sendall(_HEADER.pack(len(data)) + data)
+
+    def take(self) -> bytes:
+        """Waits. Raises EOFError when the neighbour is gone."""
+        data = self._come.get()
+        if data is None:
+            raise EOFError
+        return data
+
+    def _receive(self) -> None:
+        try:
+            with self._sock.makefile("rb") as stream:
+                while header := stream.read(_HEADER.size):
+                    self._come.put(stream.read(_HEADER.unpack(header)[0]))
+        except OSError:
+            pass
+        self._come.put(None)
+
+
+class Stage:
+    """One stage's work: a forward and a backward of LAYERS square matrices on each micro-batch."""
+
+    def __init__(self, number: int, stages: int, batch: int, before: Line | None, after: Line | None) -> None:
+        self._number, self._ahead = number, stages - 1 - number
+        self._before, self._after = before, after
+        random = np.random.default_rng(number)
+        self._weights = [random.standard_normal((WIDTH, WIDTH), dtype=np.float32) / WIDTH**0.5 for _ in range(LAYERS)]
+        self._first = random.standard_normal((batch, WIDTH), dtype=np.float32)
+        self._shape = batch, WIDTH
+        self._kept: list[list[np.ndarray]] = []
+        self.busy_s = self.cpu_s = 0.0
+
+    def step(self) -> None:
+        """1F1B: as many forwards ahead as there are stages behind."""
+        for turn in range(MICROBATCHES + self._ahead):
+            if turn < MICROBATCHES:
+                self._forward()
+            if turn >= self._ahead:
+                self._backward()
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        began_s, ran_s = time.monotonic(), time.thread_time()
+        yield
+        self.busy_s += time.monotonic() - began_s
+        self.cpu_s += time.thread_time() - ran_s
+
+    def _forward(self) -> None:
+        x = self._first if self._before is None else self._array(self._before.take())
+        inputs = []
+        with self._timed():
+            for weight in self._weights:
+                inputs.append(x)
+                x = np.maximum(x @ weight, 0.0)
+            if self._after is not None:
+                self._after.send(x.tobytes())
+        self._kept.append(inputs)
+
+    def _backward(self) -> None:
+        gradient = self._first if self._after is None else self._array(self._after.take())
+        with self._timed():
+            for weight, x in zip(reversed(self._weights), reversed(self._kept.pop(0)), strict=True):
+                weight -= np.float32(1e-9) * np.tanh(x.T @ gradient)
+                gradient = gradient @ weight.T
+            if self._before is not None:
+                self._before.send(gradient.tobytes())
+
+    def _array(self, data: bytes) -> np.ndarray:
+        return np.frombuffer(data, dtype=np.float32).reshape(self._shape)
+
+
+def run_stage(number: int, stages: int, core: int, batch: int, before: Line | None, after: Line | None) -> None:
+    """Steps until a neighbour or the reader has gone."""
+    os.sched_setaffinity(0, {core})
+    stage = Stage(number, stages, batch, before, after)
+    ended_s = time.monotonic()
+    while True:
+        stage.busy_s = stage.cpu_s = 0.0
+        stage.step()
+        began_s, ended_s = ended_s, time.monotonic()
+        numbers = ended_s, ended_s - began_s, stage.busy_s, stage.cpu_s
+        os.write(sys.stdout.fileno(), f"{number} {' '.join(f'{one:.6f}' for one in numbers)}\n".encode())
+
+
+def connected(count: int) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Pairs of ends over loopback."""
+    for _ in range(count):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            one = socket.create_connection(server.getsockname())
+            yield one, server.accept()[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m agent.forest.stage")
+    parser.add_argument("--cores", required=True, help="of each stage, with commas between")
+    parser.add_argument("--batch", type=int, required=True, help="rows of a micro-batch")
+    options = parser.parse_args()
+    cores = [int(core) for core in options.cores.split(",")]
+    pids = start(cores, options.batch)
+    os.write(sys.stdout.fileno(), (" ".join(map(str, pids)) + "\n").encode())
+    sys.stdin.buffer.read()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def start(cores: Sequence[int], batch: int) -> list[int]:
+    """One child a stage; each ends with this process."""
+    links = list(connected(len(cores) - 1))
+    pids = []
+    for number, core in enumerate(cores):
+        if (pid := os.fork()) == 0:
+            _end_with_parent()
+            before = Line(links[number - 1][1]) if number else None
+            after = Line(links[number][0]) if number + 1 < len(cores) else None
+            try:
+                run_stage(number, len(cores), core, batch, before, after)
+            except (EOFError, OSError):
+                os._exit(0)
+        pids.append(pid)
+    return pids
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""`jct-agent predict` and `jct-agent calibrate` as processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from forests import model
+
+from agent.forest import file
+from agent.forest.model import Hardware
+from agent.forest.schema import NODE
+
+TIMEOUT_S = 280
+
+
+def agent(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "agent.main", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def trained(tmp_path):
+    path = tmp_path / "model.npz"
+    file.write(path, model())
+    return path
+
+
+@pytest.fixture
+def features(tmp_path):
+    path = tmp_path / "features.json"
+    path.write_text(json.dumps({"own_wait_percent": 60.0, "loopback_bytes_per_s": 1e6, "busy_percent": None}))
+    return path
+
+
+def test_a_prediction_has_interval_confidence_and_the_top_features_of_its_paths(trained, features):
+    code, out, err = agent("predict", "--features", features, "--model", trained, "--json")
+    found = json.loads(out)
+    assert (code, err, found["fallback"]) == (0, "", "")
+    low, high = found["interval"]
+    assert 1.0 <= low <= found["slowdown"] <= high
+    assert 0.0 < found["confidence"] < 1.0
+    assert found["path"][0]["feature"] == "own_wait_percent"
+    assert "busy_percent" in found["missing"]
+
+
+def test_for_people_it_fits_80_columns(trained, features):
+    code, out, _ = agent("predict", "--features", features, "--model", trained)
+    assert code == 0
+    assert out.startswith("slowdown    2.")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_b59_without_a_model_it_says_so_and_prints_what_stands_in(tmp_path, features):
+    (tmp_path / "model.npz").write_bytes(b"PK no")
+    code, out, err = agent("predict", "--features", features, "--model", tmp_path / "model.npz", "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert (found["slowdown"], found["confidence"]) == (1.0, 0.0)
+    assert "no model file" in found["fallback"]
+    assert "no model, no prediction" in err
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"busy_percent": "much"}', "{", ""])
+def test_features_that_are_none_are_bad_usage(tmp_path, trained, text):
+    (tmp_path / "bad.json").write_text(text)
+    code, out, err = agent("predict", "--features", tmp_path / "bad.json", "--model", trained)
+    assert (code, out) == (2, "")
+    assert "no JSON object of numbers and nulls" in err
+
+
+def test_bad_options_of_a_calibration():
+    for arguments in (["--minutes", "0"], ["--minutes", "soon"], ["--stages", "1"], []):
+        code, _, err = agent("calibrate", "--out", "/nonexistent", *arguments) if arguments else agent("calibrate")
+        assert code == 2
+        assert "usage: jct-agent calibrate" in err
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a pipeline of two stages needs two cores")
+def test_a_quick_calibration_measures_trains_evaluates_and_keeps_a_model(tmp_path):
+    """What it finds depends on what else the machine does; that everything is there does not."""
+    code, out, err = agent("calibrate", "--out", tmp_path, "--quick", "--json")
+    assert code == 0, err
+    report = json.loads(out)
+    assert {one["split"] for one in report["evaluations"]} == {"kinds", "batch", "both", "random"}
+    assert set(report["importances"]) == set(NODE.names)
+    assert report["rows"] > 100
+    assert report["leftOut"] == {} or "link" in report["leftOut"]
+    found = file.read(tmp_path / "model.npz", NODE, Hardware("cpu", f"{os.cpu_count()} cores"))
+    assert found.predict({}).missing == NODE.names
+    assert (tmp_path / "evaluation.svg").read_text().lstrip().startswith("<?xml")
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == report

@@ -1,0 +1,292 @@
+"""What an agent says of each device's slowdown: by a forest that fits, else as step times show it, else nothing."""
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from forests import CPU, model
+from gang import plan
+from hypothesis import given
+
+from agent.devices import KnownGpus
+from agent.devices.scripted import Scripted
+from agent.forest import file
+from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
+from agent.forest.model import ANY, Hardware
+from agent.forest.observed import CALM, Observed, Pace
+from agent.forest.predictor import Predictor, choose, is_disturbed
+from agent.forest.schema import NODE
+from agent.telemetry.members import OwnUse
+from agent.telemetry.sampler import Sampler
+from agent.telemetry.sensing import sense
+from scheduler.protocol.messages import DeviceInfo, Phase, Report, Run, Target
+from scheduler.protocol.slowdown import Slowdown, Source
+from scheduler.protocol.spec import AttemptSpec, JobSpec
+from scheduler.protocol.telemetry import DeviceSample, Process, Telemetry
+
+SPEC = AttemptSpec(kind="train", nonce="n", spec_key="k", job=JobSpec(name="t", entrypoint="a:b", workdir="/"))
+
+
+def member(device: str, number: int = 0, ranks: int = 1, **said) -> tuple[Target, Report]:
+    target = Target(job=1, attempt=1, member=number, device=device, want=Run(), spec=SPEC,
+                    plan=plan(range(ranks + 1)), ranks=tuple(range(ranks)))  # fmt: skip
+    return target, Report(job=1, attempt=1, member=number, seq=1, phase=Phase.TRAINING, pid=4711, **said)
+
+
+def slowdown(ratio: float, source: Source = Source.FOREST) -> Slowdown:
+    return Slowdown(device="d", ratio=ratio, low=ratio, high=ratio, confidence=1.0, source=source)
+
+
+class Uses:
+    """In the place of what /proc says."""
+
+    def __init__(self, use: OwnUse | None) -> None:
+        self.use = use
+
+    def read(self, pids):
+        return dict.fromkeys(pids, self.use)
+
+
+def predictor(path=None, use: OwnUse | None = None, shipped=Path("/nonexistent")) -> Predictor:
+    clock = iter(range(10_000))
+    return Predictor(path, lambda: next(clock) * 0.5, Uses(use), shipped)
+
+
+def sample(number: int = 1, device: DeviceSample | None = None) -> Telemetry:
+    return Telemetry(number=number, devices=(device or DeviceSample(id="d", kind="cpu", age_s=0.0),))
+
+
+# --- observed -----------------------------------------------------------------------------------------------------
+
+
+def test_dyn15_the_ratio_is_to_the_fastest_that_ten_steps_in_a_row_have_been():
+    pace = Pace()
+    for step in range(CALM):
+        assert pace.ratio() is None
+        pace.add(step, 0.1)
+    assert pace.ratio() == (1.0, 1.0, 1.0)
+    for step in range(CALM, CALM + 5):
+        pace.add(step, 0.25)
+    assert pace.ratio() == pytest.approx((2.5, 2.5, 2.5))
+
+
+def test_a_single_quick_step_is_no_baseline():
+    pace = Pace()
+    for step in range(CALM):
+        pace.add(step, 0.001 if step == 4 else 0.1)
+    assert pace.free_s == 0.1
+
+
+def test_a_long_disturbance_does_not_become_the_normal():
+    pace = Pace()
+    for step in range(1000):
+        pace.add(step, 0.1 if step < 20 else 0.2)
+    assert pace.ratio() == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_the_same_step_told_twice_counts_once():
+    pace = Pace()
+    for _ in range(50):
+        pace.add(3, 0.1)
+    assert pace.ratio() is None
+
+
+def test_a_baseline_is_kept_for_each_plan_and_outlives_an_attempt():
+    observed = Observed()
+    wide = msgspec.structs.replace
+    for step in range(12):
+        observed.take([member("d", step=step, step_time_s=0.1)])
+    target, report = member("d", step=3, step_time_s=0.3)
+    again = wide(target, attempt=2), wide(report, attempt=2)
+    for step in range(3, 9):
+        found = observed.take([(again[0], wide(again[1], step=step))])
+    assert found[1, 2].middle == pytest.approx(3.0)
+    other = wide(again[0], plan=plan((0, 1), size=4))
+    assert observed.take([(other, wide(again[1], step=9))]) == {}
+
+
+# --- contested ----------------------------------------------------------------------------------------------------
+
+
+def told(ratios: list[float]) -> list[bool]:
+    contest = Contest()
+    return [contest.take(slowdown(ratio), at * 0.5).contested for at, ratio in enumerate(ratios)]
+
+
+def test_a_device_is_contested_once_it_has_been_slow_for_a_while_and_until_it_has_not():
+    calm, slow = [1.0] * 10, [1.5] * 40
+    found = told([*calm, *slow, *calm * 4])
+    begins, ends = found.index(True), len(found) - found[::-1].index(True)
+    assert 10 + 2 * HELD_S <= begins <= 10 + 2 * HELD_S + 5
+    assert 50 + 2 * HELD_S <= ends <= 50 + 2 * HELD_S + 5
+
+
+def test_dyn42_a_short_burst_is_ignored():
+    assert not any(told([1.0] * 10 + [3.0] * int(2 * HELD_S) + [1.0] * 20))
+
+
+def test_dyn40_19_percent_are_no_contest_and_20_are():
+    assert not any(told([1.19] * 100))
+    assert told([1.2] * 100)[-1]
+
+
+def test_what_sways_between_the_two_bounds_never_flaps():
+    between = [BEGINS - 0.01, ENDS + 0.01] * 50
+    assert not any(told(between))
+    assert all(told([2.0] * 20 + between)[20:])
+
+
+@given(st.lists(st.floats(1.0, 4.0), min_size=1, max_size=200))
+def test_it_never_changes_twice_within_the_time_that_it_is_held(ratios):
+    found = told(ratios)
+    turns = [at for at in range(1, len(found)) if found[at] != found[at - 1]]
+    assert all(later - earlier >= 2 * HELD_S for earlier, later in itertools.pairwise(turns))
+
+
+def test_another_source_is_not_mixed_with_the_old_one():
+    contest = Contest()
+    for at in range(5):
+        contest.take(slowdown(3.0), at * 0.5)
+    assert contest.take(slowdown(1.0, Source.OBSERVED), 3.0).ratio == 1.0
+
+
+# --- which model --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(tmp_path):
+    folder = tmp_path / "shipped"
+    folder.mkdir()
+    file.write(folder / "cpu.npz", model(Hardware("cpu", ANY), trees=5))
+    return folder
+
+
+def test_dyn19_without_a_model_of_its_own_a_node_uses_the_generic_one(tmp_path, shipped):
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
+    assert choice.about == "cpu: a generic forest"
+    assert choice.fallback == ""
+    assert choice.models["cpu"].hardware.topology == ANY
+
+
+def test_a_nodes_own_model_comes_first(tmp_path, shipped):
+    file.write(tmp_path / "model.npz", model(CPU, trees=5))
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
+    assert (choice.about, choice.fallback) == ("cpu: this node's own forest", "")
+
+
+@pytest.mark.parametrize("damage", ["another machine", "cut off", "open to others"])
+def test_b59_a_model_that_cannot_be_used_is_told_with_what_is_used_instead(tmp_path, shipped, damage):
+    path = tmp_path / "model.npz"
+    file.write(path, model(Hardware("cpu", "96 cores") if damage == "another machine" else CPU, trees=5))
+    if damage == "cut off":
+        path.write_bytes(path.read_bytes()[:-100])
+    if damage == "open to others":
+        path.chmod(0o666)
+    choice = choose(tmp_path, {"cpu": CPU}, shipped)
+    assert str(path) in choice.fallback
+    assert choice.fallback.endswith("Instead cpu: a generic forest")
+    assert choose(tmp_path, {"cpu": CPU}, tmp_path / "none").about == "cpu: observed step times"
+
+
+def test_other_kinds_have_their_step_times(tmp_path, shipped):
+    choice = choose(None, {"H200": Hardware("H200", "8 devices")}, shipped)
+    assert (choice.about, choice.models, choice.fallback) == ("H200: observed step times", {}, "")
+
+
+# --- all together -------------------------------------------------------------------------------------------------
+
+
+def test_a_forest_that_does_not_trust_itself_is_not_heard(shipped):
+    """Nearly all features are missing here; the step times of the job on the device speak instead."""
+    found = predictor(use=None, shipped=shipped)
+    for step in range(12):
+        said = found.of(sample(step), [member("d", step=step, step_time_s=0.1)])
+    assert said.devices[0].slowdown == Slowdown(
+        device="d", ratio=1.0, low=1.0, high=1.0, confidence=0.6, source=Source.OBSERVED
+    )
+    for step in range(12, 40):
+        said = found.of(sample(step), [member("d", step=step, step_time_s=0.15)])
+    assert said.devices[0].slowdown.ratio == pytest.approx(1.5)
+    assert said.devices[0].slowdown.contested
+    assert said.predictor == "cpu: a generic forest"
+
+
+def test_a_device_of_which_nothing_is_known_has_no_slowdown(shipped):
+    unread = DeviceSample(id="d", kind="cpu")
+    assert predictor(shipped=shipped).of(sample(1, unread), []).devices[0].slowdown is None
+    assert predictor().of(sample(), []).devices[0].slowdown is None
+
+
+def test_the_forest_speaks_where_it_knows_the_features(tmp_path):
+    """Also before any step, as counters alone tell it; nobody has told it of the neighbour."""
+    file.write(tmp_path / "model.npz", model(CPU, trees=20))
+    features = dict.fromkeys(NODE.names, 50.0)
+
+    class All:
+        def of(self, telemetry, now_s, own, gangs):
+            values = features | {"loopback_bytes_per_s": 0.0, "own_wait_percent": own["d"].wait_percent}
+            return {"d": values}
+
+    for wait, low, high in ((0.0, 1.0, 1.1), (60.0, 2.2, 2.8)):
+        found = predictor(tmp_path, OwnUse(50.0, wait, 10.0))
+        found._features = All()
+        found._choose(sample(), 0.0)
+        found._hardware = {"cpu": CPU}
+        found._choice = choose(tmp_path, {"cpu": CPU})
+        said = found.of(sample(), [member("d")]).devices[0].slowdown
+        assert said.source is Source.FOREST
+        assert low <= said.ratio <= high
+
+
+def test_of_a_gang_on_several_devices_only_one_with_a_sign_of_others_is_blamed():
+    stranger = Process(pid=9, whose="other")
+    devices = (
+        DeviceSample(id="d", kind="H200", age_s=0.1, processes=(stranger,)),
+        DeviceSample(id="e", kind="H200", age_s=0.1, processes=()),
+    )
+    found = predictor()
+    for step in range(30):
+        both = [member("d", 0, 2, step=step, step_time_s=0.1 if step < 12 else 0.2), member("e", 1, 2)]
+        said = found.of(Telemetry(number=step, devices=devices), both)
+    assert said.devices[0].slowdown.ratio == pytest.approx(2.0)
+    assert said.devices[1].slowdown is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("own_wait_percent", 20.0), ("foreign_processes", 1.0), ("throttle_reasons", 2.0), ("steal_percent", 9.0)],
+)
+def test_signs_of_others(name, value):
+    calm = dict.fromkeys(NODE.names)
+    assert not is_disturbed(calm)
+    assert is_disturbed({**calm, name: value})
+
+
+def test_a_prediction_that_fails_costs_no_sample(tmp_path):
+    class Node:
+        devices = (DeviceInfo(id="GPU-a", kind="H200", index=0),)
+
+        def __init__(self):
+            self.samples = []
+
+        def take_sample(self, telemetry, health):
+            self.samples.append(telemetry)
+
+        def members(self):
+            raise ZeroDivisionError
+
+    async def scene(node) -> None:
+        sampler = Sampler(Scripted(node.devices), node.devices)
+        task = asyncio.create_task(sense(sampler, node, KnownGpus(tmp_path), 0.0, predictor()))
+        while len(node.samples) < 3:
+            assert not task.done()
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    node = Node()
+    asyncio.run(scene(node))
+    assert [sample.number for sample in node.samples[:3]] == [1, 2, 3]
