@@ -62,8 +62,9 @@ def ours(rank: int, port: int, seconds: float, microbatches: int) -> Callable[[]
     programs = orders_for(plan)
     device = torch.device("cpu")
     stage = Stage([Layer(job, rank, device)], job.loss if rank == RANKS - 1 else None, 0, device)
-    shapes = {1: Shape((1, WIDTH), torch.float32)}
-    executor = Executor({rank: stage}, RANKS - 1, groups.world, message_tags(programs), shapes, device)
+    shapes = {1: [Shape((1, WIDTH), torch.float32)]}
+    tags = message_tags(programs)
+    executor = Executor(programs[rank], {rank: stage}, RANKS - 1, groups.world, tags, shapes, device)
 
     class Source:
         def inputs(self, _step: int, microbatch: int) -> Tensor:
@@ -72,7 +73,7 @@ def ours(rank: int, port: int, seconds: float, microbatches: int) -> Callable[[]
         def targets(self, _step: int, microbatch: int) -> Tensor:
             return data.targets[microbatch : microbatch + 1]
 
-    return lambda: executor.run(programs[rank], Source(), 0, 1 / microbatches)
+    return lambda: executor.run(Source(), 0, 1 / microbatches)
 
 
 def theirs(rank: int, seconds: float, microbatches: int) -> Callable[[], object]:

@@ -40,6 +40,9 @@ def plan(
     return ParallelPlan(stages, microbatches, size, schedule, precision)
 
 
+ATTEMPT_FIELDS = ("fingerprint", "start_timeout_s", "nonce", "hold_at", "profile")
+
+
 class Site:
     """A node's attempts folder and a checkpoint directory. Attempts are numbered as they come."""
 
@@ -53,9 +56,7 @@ class Site:
         """arguments, workdir, env, ... are JobSpec fields; every_s, keep, resume, directory are the checkpoint's."""
         directory = changes.pop("directory", self.checkpoints)
         checkpoint = {key: changes.pop(key) for key in ("every_s", "keep", "resume") if key in changes}
-        attempt = {
-            key: changes.pop(key) for key in ("fingerprint", "start_timeout_s", "nonce", "hold_at") if key in changes
-        }
+        attempt = {key: changes.pop(key) for key in ATTEMPT_FIELDS if key in changes}
         fields: dict[str, Any] = {"name": "test", "entrypoint": entrypoint, "workdir": str(JOBS), **changes}
         if directory is not None:
             fields["checkpoint"] = CheckpointSpec(dir=str(directory), **checkpoint)

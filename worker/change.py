@@ -15,17 +15,18 @@ import torch
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause, Target
+from worker.adapt.meter import Meter
 from worker.control import Control
 from worker.entrypoint import user_exception
 from worker.errors import Ended, PeerLost
-from worker.generation import Generation, dtype_of, own_layers, programs_of
+from worker.generation import Generation, dtype_of, is_synchronous, own_layers, programs_of
 from worker.layer import Layer, build_layers
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
-from worker.reshard import exchange, owners, transfers
+from worker.reshard import carried, exchange, incoming, outgoing, owners, transfers
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, Shape
-from worker.transport import connect_store
+from worker.transport import Group, connect_store
 from worker.world import World, enter
 
 PREPARE_S = 120.0
@@ -53,6 +54,14 @@ class Proposal:
     def known(self) -> bool:
         """One is proposed, and neither dropped nor withdrawn."""
         return self._open is not None
+
+    @property
+    def carries(self) -> bool:
+        """Layers go between members that train now, and a step leaves their state alone until its end."""
+        world = self._joined.get(self._open or 0)
+        if world is None or not is_synchronous(self._present.plan) or not is_synchronous(world.plan):
+            return False
+        return bool(carried(self._present.plan, self._present.members, world.plan, world.members))
 
     @property
     def ready(self) -> int | None:
@@ -168,16 +177,25 @@ class Switch:
     """Takes one member, old or new, through the change. Everything that may raise happens before its vote."""
 
     def __init__(
-        self, control: Control, job: PipelineJob, member: int, world: World, standing: Standing, device: torch.device
-    ) -> None:
+        self, control: Control, job: PipelineJob, member: int, world: World, standing: Standing, device: torch.device,
+        meter: Meter | None = None,
+    ) -> None:  # fmt: skip
+        self._meter = meter
         self._control, self._job, self._member, self._world = control, job, member, world
         self._standing, self._device = standing, device
         self._union = tuple(sorted({*standing.members, *world.members}))
         self._lost = threading.Event()
         self._meet = world.meet(self._check)
 
-    def run(self, held: dict[int, Layer], leads: bool, before_leaving: Callable[[], None]) -> Switched:
-        """held: layers of the old generation here. leads: this is the old pilot. before_leaving: unwatches old peers.
+    def run(
+        self,
+        held: dict[int, Layer],
+        carried: dict[int, Layer] | None,
+        leads: bool,
+        before_leaving: Callable[[], None],
+    ) -> Switched:
+        """held: layers of the old generation here. carried: those that came here during the last step, None where
+        nobody's did. leads: this is the old pilot. before_leaving: unwatches old peers.
 
         Raises:
             Dropped: aborted. Ended: in doubt, or a peer of the old generation is gone.
@@ -188,7 +206,7 @@ class Switch:
             self._meet.all("here", self._member, self._union, True, DECIDE_S)
             union = self._world.groups("union", self._union, self._member, self._lost.set, DECIDE_S)
             union.watch()
-            switched = self._transfer(held, union.world)
+            switched = self._transfer(held, carried, union.world)
         except Ended as end:
             reason = end.message or end.cause
         except Exception as error:
@@ -210,25 +228,31 @@ class Switch:
             self._wait_for_others()
         return switched
 
-    def _transfer(self, held: dict[int, Layer], union: Any) -> Switched:
+    def _transfer(self, held: dict[int, Layer], carried: dict[int, Layer] | None, union: Group) -> Switched:
         world = self._world
         rank = world.rank_of(self._member)
         wanted = own_layers(world.plan, rank) if rank is not None else []
-        fresh = build_layers(
-            self._job, [layer for layer in wanted if layer not in held], self._device, dtype_of(world.plan), False
-        )
-        plan = transfers(owners(self._standing.plan, self._standing.members), owners(world.plan, world.members))
+        here = held | (carried or {})
+        missing = [layer for layer in wanted if layer not in here]
+        fresh = build_layers(self._job, missing, self._device, dtype_of(world.plan), False)
+        old = self._standing
+        plan = transfers(owners(old.plan, old.members), owners(world.plan, world.members))
+        if carried is not None:
+            plan = [transfer for transfer in plan if transfer.destination not in old.members]
         place = {member: index for index, member in enumerate(self._union)}
-        exchange(plan, self._member, place, held, fresh, union, self._meet, DECIDE_S)
+        sending = outgoing(plan, self._member, place, held, self._meet)
+        exchange(union, sending, incoming(plan, self._member, place, fresh, self._meet, DECIDE_S))
         if rank is None:
             return Switched({}, None)
-        layers = {layer: held[layer] if layer in held else fresh[layer] for layer in wanted}
+        layers = {layer: here[layer] if layer in here else fresh[layer] for layer in wanted}
         groups = world.groups("ranks", world.members, self._member, self._control.peer_lost, DECIDE_S)
         same_size = world.plan.microbatch_size == self._standing.plan.microbatch_size
         shapes = self._standing.shapes if same_size else None
         return Switched(
             layers,
-            Generation(self._job, world, self._member, layers, groups, self._meet, shapes, self._device, DECIDE_S),
+            Generation(
+                self._job, world, self._member, layers, groups, self._meet, shapes, self._device, DECIDE_S, self._meter
+            ),
         )
 
     def _decide(self, reason: str, leads: bool) -> str:

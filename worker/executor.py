@@ -1,7 +1,8 @@
-"""An interpreter of instruction lists: one rank's computing, sends and receives of one step."""
+"""Replays instruction lists: one rank's computing, sends and receives of one step."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -17,9 +18,12 @@ from worker.stage import Stage
 from worker.transport import Group, Work
 
 COMPUTING = frozenset(Op(kind) for kind in Kind)
+RECEIVING = frozenset({Op.RECV_FORWARD, Op.RECV_BACKWARD})
 
 Message = tuple[str, int, int, int]
 """What identifies a message of a step, at both ends: direction, receiving stage, micro-batch, slice."""
+
+Call = Callable[[], None]
 
 
 class Source(Protocol):
@@ -43,7 +47,9 @@ def forward_only(program: Program) -> Program:
 
 
 class Executor:
-    """Runs programs of one rank over its stages.
+    """Runs one program of one rank over its stages, step after step.
+
+    Every instruction is bound once to its stage, peer, tag and shape, so that a step only replays calls.
 
     shapes: of what enters each stage but the first, slice by slice; the gradient that leaves the stage has the same.
     Stages and sources count units: micro-batch x slices + slice. Without slices a unit is a micro-batch.
@@ -51,6 +57,7 @@ class Executor:
 
     def __init__(
         self,
+        program: Program,
         stages: Mapping[int, Stage],
         last: int,
         group: Group,
@@ -58,15 +65,18 @@ class Executor:
         shapes: Mapping[int, Sequence[Shape]],
         device: torch.device,
         slices: int = 1,
+        carry: Callable[[Instruction], None] | None = None,
     ) -> None:
+        """carry: posts a piece of a layer that changes ranks, in programs that have such."""
         self._stages, self._last, self._group, self._tags = stages, last, group, tags
         self._shapes, self._device = shapes, device
         self._slices = slices
         self._values: dict[Message, Tensor] = {}
         self._expected: dict[Message, tuple[Work, Tensor]] = {}
-        self._sending: list[tuple[Work, Tensor]] = []
+        self._sending: list[Work] = []
         self._losses: dict[int, Tensor] = {}
-        self._run: dict[Op, Callable[[Instruction], None]] = {
+        self._arriving = {instruction.message for instruction in program if instruction.op in RECEIVING}
+        bind: dict[Op, Callable[[Instruction], Call]] = {
             Op.FORWARD: self._forward,
             Op.BACKWARD: self._backward,
             Op.BACKWARD_INPUT: self._backward,
@@ -76,8 +86,11 @@ class Executor:
             Op.RECV_FORWARD: self._receive,
             Op.RECV_BACKWARD: self._receive,
         }
+        if carry is not None:
+            bind |= {op: partial(partial, carry) for op in (Op.SEND_LAYER, Op.RECV_LAYER)}
+        self._calls = [(instruction, bind[instruction.op](instruction)) for instruction in program]
 
-    def run(self, program: Program, source: Source, step: int, scale: float) -> dict[int, Tensor]:
+    def run(self, source: Source, step: int, scale: float) -> dict[int, Tensor]:
         """One pass. Returns the losses (detached scalars) of the micro-batches whose last stage is here.
 
         scale: weight of each micro-batch's loss in the step's loss.
@@ -85,89 +98,117 @@ class Executor:
         Raises:
             PeerLost, and what the user's layers raise.
         """
-        self._source, self._step, self._scale = source, step, scale
-        self._losses = {}
-        for instruction in program:
-            self._run[instruction.op](instruction)
+        self._begin(source, step, scale)
+        for _, call in self._calls:
+            call()
         return self._finish()
 
-    def run_traced(
-        self, program: Program, source: Source, step: int, scale: float, rank: int, spans: list[Span]
-    ) -> dict[int, Tensor]:
+    def run_traced(self, source: Source, step: int, scale: float, rank: int, spans: list[Span]) -> dict[int, Tensor]:
         """As `run`; appends a span for every action, without its wait for input, on time.perf_counter's clock."""
-        self._source, self._step, self._scale = source, step, scale
-        self._losses = {}
-        for instruction in program:
+        self._begin(source, step, scale)
+        for instruction, call in self._calls:
             self._begun_s = time.perf_counter()
-            self._run[instruction.op](instruction)
+            call()
             if instruction.op in COMPUTING:
+                if self._device.type == "cuda":
+                    torch.cuda.current_stream(self._device).synchronize()
                 action = Action(instruction.stage, Kind(instruction.op), instruction.microbatch, instruction.chunk)
                 spans.append(Span(rank, action, self._begun_s, time.perf_counter()))
         return self._finish()
 
+    def _begin(self, source: Source, step: int, scale: float) -> None:
+        self._source, self._step, self._scale = source, step, scale
+        self._losses = {}
+
     def _finish(self) -> dict[int, Tensor]:
-        for work, _ in self._sending:
+        for work in self._sending:
             self._group.finish(work)
         self._sending.clear()
         return self._losses
 
-    def _take(self, message: Message) -> Tensor:
-        """A value that another stage made: from its rank, or from this one where it holds both stages."""
-        if message not in self._expected:
-            return self._values.pop(message)
+    # --- binding -----------------------------------------------------------------------------------------------
+
+    def _unit(self, do: Instruction) -> int:
+        return do.microbatch * self._slices + do.chunk
+
+    def _taking(self, message: Message) -> Callable[[], Tensor]:
+        """Gives a value that another stage made: on its rank, or on this one where it holds both stages."""
+        return partial(self._arrived if message in self._arriving else self._values.pop, message)
+
+    def _arrived(self, message: Message) -> Tensor:
         work, tensor = self._expected.pop(message)
         self._group.finish(work)
         self._begun_s = time.perf_counter()
         return tensor
 
-    def _unit(self, do: Instruction) -> int:
-        return do.microbatch * self._slices + do.chunk
+    def _forward(self, do: Instruction) -> Call:
+        index, unit, forward = do.stage, self._unit(do), self._stages[do.stage].forward
+        take = self._taking(("F", index, do.microbatch, do.chunk))
 
-    def _forward(self, do: Instruction) -> None:
-        index, unit = do.stage, self._unit(do)
-        inputs = (
-            self._source.inputs(self._step, unit) if index == 0 else self._take(("F", index, do.microbatch, do.chunk))
-        )
-        targets = self._source.targets(self._step, unit) if index == self._last else None
-        value = self._stages[index].forward(self._step, unit, inputs, targets)
+        def inputs() -> Any:
+            return self._source.inputs(self._step, unit) if index == 0 else take()
+
+        def ends() -> None:
+            self._losses[unit] = forward(self._step, unit, inputs(), self._source.targets(self._step, unit))
+
         if index == self._last:
-            self._losses[unit] = value
-        else:
-            self._check(index + 1, do.chunk, value)
-            self._values["F", index + 1, do.microbatch, do.chunk] = value
+            return ends
+        shape = self._shapes[index + 1][do.chunk]
+        size, dtype, message = shape.size, shape.dtype, ("F", index + 1, do.microbatch, do.chunk)
 
-    def _backward(self, do: Instruction) -> None:
-        index = do.stage
-        gradient = None if index == self._last else self._take(("B", index, do.microbatch, do.chunk))
-        stage = self._stages[index]
+        def passes_on() -> None:
+            value = forward(self._step, unit, inputs())
+            if value.shape != size or value.dtype is not dtype:
+                self._refuse(index, value, shape)
+            self._values[message] = value
+
+        return passes_on
+
+    def _backward(self, do: Instruction) -> Call:
+        index, unit, stage = do.stage, self._unit(do), self._stages[do.stage]
         backward = stage.backward if do.op is Op.BACKWARD else stage.backward_input
-        returned = backward(self._unit(do), gradient, self._scale)
-        if index > 0:
-            if returned is None:
-                shape = self._shapes[index][do.chunk]
-                returned = torch.zeros(shape.size, dtype=shape.dtype, device=self._device)
-            self._values["B", index - 1, do.microbatch, do.chunk] = returned
+        take = self._taking(("B", index, do.microbatch, do.chunk))
+        message = ("B", index - 1, do.microbatch, do.chunk)
 
-    def _backward_weight(self, do: Instruction) -> None:
-        self._stages[do.stage].backward_weight(self._unit(do))
+        def run() -> None:
+            gradient = None if index == self._last else take()
+            returned = backward(unit, gradient, self._scale)
+            if index > 0:
+                self._values[message] = self._empty(index, do.chunk).zero_() if returned is None else returned
 
-    def _check(self, entering: int, slice_: int, value: Tensor) -> None:
+        return run
+
+    def _backward_weight(self, do: Instruction) -> Call:
+        return partial(self._stages[do.stage].backward_weight, self._unit(do))
+
+    def _send(self, do: Instruction) -> Call:
+        assert do.peer is not None
+        message, peer, tag = do.message, do.peer, self._tags[do.message]
+
+        def run() -> None:
+            self._sending.append(self._group.send(self._values.pop(message).contiguous(), peer, tag))
+
+        return run
+
+    def _receive(self, do: Instruction) -> Call:
+        assert do.peer is not None
+        message, peer, tag = do.message, do.peer, self._tags[do.message]
+        entering = do.stage if do.op is Op.RECV_FORWARD else do.stage + 1
+
+        def run() -> None:
+            tensor = self._empty(entering, do.chunk)
+            self._expected[message] = self._group.receive(tensor, peer, tag), tensor
+
+        return run
+
+    def _empty(self, entering: int, chunk: int) -> Tensor:
+        shape = self._shapes[entering][chunk]
+        return torch.empty(shape.size, dtype=shape.dtype, device=self._device)
+
+    def _refuse(self, index: int, value: Tensor, shape: Shape) -> None:
         """gloo takes a short message for a longer one silently and aborts the process on a longer one."""
-        shape = self._shapes[entering][slice_]
-        if (tuple(value.shape), value.dtype) != (shape.size, shape.dtype):
-            raise Ended(
-                Cause.USER_EXCEPTION,
-                f"layer {self._stages[entering - 1].layers[-1].name!r} returned a tensor of shape {tuple(value.shape)} "
-                f"and {value.dtype} after {shape.size} and {shape.dtype}; every micro-batch must give the same",
-            )
-
-    def _send(self, do: Instruction) -> None:
-        tensor = self._values.pop(do.message).contiguous()
-        assert do.peer is not None
-        self._sending.append((self._group.send(tensor, do.peer, self._tags[do.message]), tensor))
-
-    def _receive(self, do: Instruction) -> None:
-        shape = self._shapes[do.stage if do.op is Op.RECV_FORWARD else do.stage + 1][do.chunk]
-        tensor = torch.empty(shape.size, dtype=shape.dtype, device=self._device)
-        assert do.peer is not None
-        self._expected[do.message] = (self._group.receive(tensor, do.peer, self._tags[do.message]), tensor)
+        raise Ended(
+            Cause.USER_EXCEPTION,
+            f"layer {self._stages[index].layers[-1].name!r} returned a tensor of shape {tuple(value.shape)} "
+            f"and {value.dtype} after {shape.size} and {shape.dtype}; every micro-batch must give the same",
+        )

@@ -1,20 +1,23 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from policies.ir.instruction import Op, Program, digest
+from policies.ir.instruction import Instruction, Op, Program, digest
 from policies.ir.plan import ParallelPlan
 from policies.ir.timeline import Span
 from policies.schedules.catalogue import FAMILIES
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
+from worker.adapt.meter import Meter
+from worker.adapt.statistics import Route, routes_of
 from worker.batches import Batches, Window
+from worker.carry import Carrier
 from worker.errors import Ended
-from worker.executor import Executor, Source, forward_only, message_tags
+from worker.executor import Executor, Message, Source, forward_only, message_tags
 from worker.layer import Layer, tied_parameters
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
@@ -23,7 +26,7 @@ from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
 from worker.transport import Groups, bucket_sum
-from worker.versions import Rate, VersionedStage
+from worker.versions import LEAST_VERSIONS, Rate, VersionedStage
 from worker.world import World
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
@@ -46,6 +49,11 @@ def dtype_of(plan: ParallelPlan) -> torch.dtype:
     return DTYPES[plan.precision]
 
 
+def is_synchronous(plan: ParallelPlan) -> bool:
+    """Weights change between steps only. What is not known has no schedule at all."""
+    return plan.schedule not in FAMILIES or not FAMILIES[plan.schedule].asynchronous
+
+
 class Generation:
     """Plan, ranks and layers joined into something that runs steps.
 
@@ -64,17 +72,23 @@ class Generation:
         shapes: LayerShapes | None,
         device: torch.device,
         timeout_s: float,
+        meter: Meter | None = None,
     ) -> None:
-        """layers: this rank's. shapes: None to find them by a trial. All ranks come here together."""
+        """layers: this rank's. shapes: None to find them by a trial. meter: times and stamps what runs.
+
+        All ranks come here together.
+        """
         plan, rank = world.plan, world.members.index(member)
         self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
-        self._device = device
+        self._device, self.meter = device, meter
+        self.routes: dict[int, tuple[Route, ...]] = {}
+        """Of the messages of so many steps without a drain, by tag; for a meter."""
         self.layers = [layers[index] for index in sorted(layers)]
         self._replicas = {}
         for index, stage in enumerate(plan.stages):
             if rank in stage.ranks:
                 self._replicas[index] = groups.among(stage.ranks)
-        self.asynchronous = FAMILIES[plan.schedule].asynchronous if plan.schedule in FAMILIES else False
+        self.asynchronous = not is_synchronous(plan)
         self._last = len(plan.stages) - 1
         self.batches = self._batches(job, plan)
         programs = programs_of(plan)
@@ -99,7 +113,10 @@ class Generation:
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        self._runs = {1: self._executor(programs)}
+        self._program, self._tags = programs[rank], message_tags(programs)
+        self._note_routes(programs, 1)
+        self._runs = {1: self._executor(self._program, self._tags)}
+        self._evaluation = self._executor(forward_only(self._program), self._tags)
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -126,26 +143,47 @@ class Generation:
         return slice_lengths(inputs.shape[TIME], self._slices)
 
     def _source(self, source: Source) -> Source:
+        source = self.meter.source(source) if self.meter is not None else source
         return SlicedSource(source, self._lengths) if self._slices > 1 else source
 
     def _share(self, unit: int) -> float:
         """What a unit's mean loss counts in its micro-batch's."""
         return self._lengths[unit % self._slices] / sum(self._lengths) if self._slices > 1 else 1.0
 
-    def _executor(self, programs: Sequence[Program]) -> tuple[Executor, Program]:
-        tags = message_tags(programs)
-        executor = Executor(
-            self._stages, self._last, self.groups.world, tags, self._entering, self._device, self._slices
-        )
-        return executor, programs[self.rank]
+    def _executor(
+        self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
+    ) -> Executor:
+        group, last = self.groups.world, self._last
+        if self.meter is not None:
+            group = self.meter.group(group)
+        return Executor(program, self._stages, last, group, tags, self._entering, self._device, self._slices, carry)
 
-    def _run(self, steps: int) -> tuple[Executor, Program]:
-        """The executor and program of so many steps without a drain in between."""
+    def _training(self, steps: int, carrier: Carrier | None) -> Executor:
+        """The executor of so many steps without a drain in between, or of one with layers that change ranks."""
+        if carrier is not None:
+            return self._executor(carrier.program(self._program), self._tags, carrier.run)
         if steps not in self._runs:
             plan, count = self.plan, steps * self.plan.microbatches
             stages = tuple(replace(stage, shares=(count,)) for stage in plan.stages)
-            self._runs[steps] = self._executor(orders_for(replace(plan, stages=stages, microbatches=count)))
+            programs = orders_for(replace(plan, stages=stages, microbatches=count))
+            self._note_routes(programs, steps)
+            self._runs[steps] = self._executor(programs[self.rank], message_tags(programs))
         return self._runs[steps]
+
+    def relieve(self) -> None:
+        """Memory is short: weight versions that are not used next go to host memory, from now on."""
+        for stage in self._stages.values():
+            if isinstance(stage, VersionedStage):
+                stage.resident = LEAST_VERSIONS
+
+    def _note_routes(self, programs: Sequence[Program], steps: int) -> None:
+        if self.meter is not None:
+            self.routes[steps] = routes_of(programs, self._entering)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Stages of this rank."""
+        return tuple(self._stages)
 
     @property
     def is_pilot(self) -> bool:
@@ -164,26 +202,32 @@ class Generation:
         """Values that one step gives to the exchange: each layer's squared norm, then each micro-batch's loss."""
         return self.plan.layer_count + self.plan.microbatches
 
-    def train(self, step: int, steps: int, rate: Rate, spans: list[Span] | None = None) -> dict[int, float]:
+    def train(
+        self, step: int, steps: int, rate: Rate, spans: list[Span] | None = None, carrier: Carrier | None = None
+    ) -> dict[int, float]:
         """Forward and backward of `steps` steps from `step`; returns this rank's part of steps x width values.
 
         Synchronous: one step; gradients are left in the parameters, summed over micro-batches and replicas.
-        Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when.
+        Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when. carrier: of
+        layers that change ranks beside a synchronous step.
         """
-        executor, program = self._run(steps)
+        executor = self._training(steps, carrier)
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
         scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / self.plan.microbatches
         source = self._source(Window(self.batches, step, self.plan.microbatches))
         if spans is None:
-            losses = executor.run(program, source, step, scale)
+            losses = executor.run(source, step, scale)
         else:
-            losses = executor.run_traced(program, source, step, scale, self.rank, spans)
+            losses = executor.run_traced(source, step, scale, self.rank, spans)
         count, layers, width = self.plan.microbatches, self.plan.layer_count, self.width
         of_microbatch = self._by_microbatch(losses)
         values = {width * (i // count) + layers + i % count: loss for i, loss in of_microbatch.items()}
-        return values | self._norms()
+        values |= self._norms()
+        if carrier is not None:
+            carrier.hand_over()
+        return values
 
     def _by_microbatch(self, losses: Mapping[int, Tensor]) -> dict[int, float]:
         """Units' losses put together, slice after slice."""
@@ -212,11 +256,10 @@ class Generation:
 
     def evaluate(self, batch: int, source: Batches) -> dict[int, float]:
         """Losses held here of one global batch, without gradients."""
-        executor, program = self._run(1)
         for stage in self._stages.values():
             stage.train(False)
         with torch.no_grad():
-            losses = executor.run(forward_only(program), self._source(source), batch, 1 / self.plan.microbatches)
+            losses = self._evaluation.run(self._source(source), batch, 1 / self.plan.microbatches)
         for stage in self._stages.values():
             stage.train(True)
         return self._by_microbatch(losses)

@@ -5,10 +5,12 @@ import struct
 
 import torch
 
+_PACK = tuple(struct.Struct(f">{count}q").pack for count in range(8))
+
 
 def key(*parts: int) -> int:
     """63 bits from integers, well mixed: BLAKE2b of their 64-bit forms."""
-    data = struct.pack(f">{len(parts)}q", *parts)
+    data = _PACK[len(parts)](*parts)
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") >> 1
 
 

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,9 +29,17 @@ class Launched:
     """
 
     def __init__(
-        self, folder: Path, spec: AttemptSpec, plan: ParallelPlan | None, start_shim: Callable[[Path], object]
-    ):
-        """Make the folder, write spec.json and start a shim. folder: named JOB.ATTEMPT. plan: None for a probe."""
+        self,
+        folder: Path,
+        spec: AttemptSpec,
+        plan: ParallelPlan | None,
+        start_shim: Callable[[Path], Any],
+        here: tuple[int, ...] | None = None,
+    ) -> None:
+        """Make the folder, write spec.json and start a shim. folder: named JOB.ATTEMPT. plan: None for a probe.
+
+        here: the members that this shim has, where others have the rest; default: all.
+        """
         self.folder, self.spec, self.plan = folder, spec, plan
         self.job, self.attempt = (int(part) for part in folder.name.split("."))
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +50,7 @@ class Launched:
         self.members = tuple(range(self.size))
         self._next_member = self.size
         self.reports: dict[int, Report] = {}
-        self.targets = {member: self._target(member) for member in self.members}
+        self.targets = {member: self._target(member) for member in here or self.members}
         self.connect()
         for member, target in self.targets.items():
             self._spawn(member, target)
@@ -84,7 +93,7 @@ class Launched:
                 self.hello = message
             else:
                 self.reports[message.member] = message
-                self._pass_store(message)
+                self.pass_store(message)
         return bool(data)
 
     def wait(self, until: Callable[["Launched"], bool] | None = None, timeout_s: float = 120.0) -> dict[int, Report]:
@@ -197,8 +206,8 @@ class Launched:
         self.targets[member] = target
         self._socket.sendall(frame(target))
 
-    def _pass_store(self, report: Report) -> None:
-        """Each generation has its own store: only that of the Targets' generation is passed on."""
+    def pass_store(self, report: Report) -> None:
+        """To all members. Each generation has its own store: only that of the Targets' generation is passed on."""
         for member, target in self.targets.items():
             if report.store_generation == target.generation and report.store not in (None, target.store):
                 self._send(member, msgspec.structs.replace(target, store=report.store))

@@ -1,5 +1,6 @@
 """A training member's life: import, build, join, load; then train through generations to an end."""
 
+import functools
 import os
 import shutil
 import time
@@ -10,6 +11,12 @@ import torch
 
 from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
+from worker.adapt.adapter import Adapter
+from worker.adapt.memory import Gauge
+from worker.adapt.meter import Meter
+from worker.adapt.part import Part
+from worker.adapt.revision import Revise, Reviser, revised
+from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
@@ -22,6 +29,7 @@ from worker.generation import Generation, dtype_of, own_layers
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
 from worker.pilot import Pilot
+from worker.prepare import NotReady, prepare
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
@@ -44,18 +52,24 @@ def run(control: Control) -> Ended:
             present.proposal.drop("the job has ended")
             member.part(present)
             return end
-        present = member.change(present, end)
+        present = member.revise(present, end.number) if isinstance(end, Revise) else member.change(present, end)
 
 
 @dataclass(frozen=True)
 class Present:
-    """What runs now. model: its fingerprint."""
+    """What runs now. model: its fingerprint. part: in adapting, where the job does."""
 
     generation: Generation
     layers: dict[int, Layer]
     trainer: Trainer
     proposal: Proposal
     model: str
+    part: Part | None
+
+    @property
+    def arrived(self) -> dict[int, Layer] | None:
+        """Layers that came here during the last step; None where nobody's did."""
+        return self.trainer.carrier.arriving if self.trainer.carrier is not None else None
 
 
 class Member:
@@ -68,6 +82,8 @@ class Member:
         self._timeout_s = target.spec.start_timeout_s
         checkpoint = target.spec.job.checkpoint
         self._directory = Directory(checkpoint.dir) if checkpoint is not None else None
+        self._meter = Meter() if target.spec.job.adapt is not None and target.spec.profile is not None else None
+        self._gauge = Gauge(device)
 
     # --- first generation --------------------------------------------------------------------------------------
 
@@ -86,7 +102,9 @@ class Member:
         model = self._agree_on_model(layers, meet, world)
         groups = world.groups("ranks", world.members, self.number, self.control.peer_lost, self._timeout_s)
         groups.watch()
-        generation = Generation(self.job, world, self.number, layers, groups, meet, None, self.device, self._timeout_s)
+        generation = Generation(
+            self.job, world, self.number, layers, groups, meet, None, self.device, self._timeout_s, self._meter
+        )
         self.control.report(phase=Phase.LOADING, fingerprint=model)
         loaded = self._load(layers, meet, generation, model)
         progress = Progress(step=loaded.step, save_begun=loaded.step, save_no=target.save_no)
@@ -186,7 +204,7 @@ class Member:
         standing = join(self.control, world, self._timeout_s)
         ready_at = time.perf_counter()
         try:
-            switched = self._switch(world, standing).run({}, leads=False, before_leaving=lambda: None)
+            switched = self._switch(world, standing).run({}, None, leads=False, before_leaving=lambda: None)
         except Dropped as dropped:
             raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {dropped}") from None
         assert switched.generation is not None
@@ -205,7 +223,9 @@ class Member:
         if old.is_pilot:
             announce(world, standing)
         try:
-            switched = self._switch(world, standing).run(present.layers, old.is_pilot, old.groups.unwatch)
+            switched = self._switch(world, standing).run(
+                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+            )
         except Dropped as dropped:
             if old.is_pilot:
                 self.control.dropped(world.generation, str(dropped))
@@ -216,6 +236,57 @@ class Member:
             raise Ended(Cause.STOPPED, f"left: generation {world.generation} does without this member")
         return self._present(switched.generation, switched.layers, present.trainer.progress, present.model, boundary)
 
+    def revise(self, present: Present, number: int) -> Present:
+        """Go on with the next revision of this generation, or without it where one rank votes against.
+
+        Raises:
+            Ended: in doubt, or a peer is gone.
+        """
+        boundary = time.perf_counter()
+        assert present.part is not None
+        old, part, adapter = present.generation, present.part, present.part.adapter
+        world = revised(old.world, number, part.reviser.plan(number))
+        standing = Standing(present.model, present.trainer.progress, old.plan, old.world.members, old.shapes)
+        try:
+            switched = self._switch(world, standing).run(
+                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+            )
+        except Dropped as dropped:
+            if adapter is not None:
+                adapter.switched(number, old.plan, str(dropped), time.perf_counter() - boundary)
+            present.trainer.go_on(boundary)
+            return present
+        assert switched.generation is not None
+        if adapter is not None:
+            adapter.switched(number, world.plan, "", time.perf_counter() - boundary)
+        return self._present(
+            switched.generation, switched.layers, present.trainer.progress, present.model, boundary, present
+        )
+
+    def _carry(
+        self, generation: Generation, layers: dict[int, Layer], proposal: Proposal, number: int
+    ) -> Carrier | None:
+        """Ready to take layers to the next generation beside a step, or None: nobody is, and there is no change."""
+        new = proposal.settle(number)
+        try:
+            return prepare(self.job, self.number, generation.world, new, layers, self.device, self.control.check_peers)
+        except NotReady as reason:
+            if generation.is_pilot:
+                self.control.dropped(number, str(reason))
+            proposal.drop(str(reason))
+            return None
+
+    def _move(self, generation: Generation, layers: dict[int, Layer], part: Part | None, number: int) -> Carrier | None:
+        """The same for a revision."""
+        assert part is not None
+        old, new = generation.world, revised(generation.world, number, part.reviser.plan(number))
+        try:
+            return prepare(self.job, self.number, old, new, layers, self.device, self.control.check_peers)
+        except NotReady as reason:
+            if part.adapter is not None:
+                part.adapter.switched(number, generation.plan, str(reason), 0.0)
+            return None
+
     def part(self, present: Present) -> None:
         """All members are at the end: hang up only when nobody takes that for a death any more."""
         self.control.close()
@@ -224,12 +295,13 @@ class Member:
         present.generation.groups.unwatch()
 
     def _switch(self, world: World, standing: Standing) -> Switch:
-        return Switch(self.control, self.job, self.number, world, standing, self.device)
+        return Switch(self.control, self.job, self.number, world, standing, self.device, self._meter)
 
     def _present(
-        self, generation: Generation, layers: dict[int, Layer], progress: Progress, model: str, ready_at: float
-    ) -> Present:
-        """Everything around a generation that is ready to train."""
+        self, generation: Generation, layers: dict[int, Layer], progress: Progress, model: str, ready_at: float,
+        before: Present | None = None,
+    ) -> Present:  # fmt: skip
+        """Everything around a generation that is ready to train. before: what it is a revision of."""
         world, checkpoint = generation.world, self.spec.job.checkpoint
         saver = None
         if self._directory is not None and checkpoint is not None:
@@ -242,12 +314,19 @@ class Member:
                 generation.plan.world_size,
                 checkpoint.keep,
             )
-        proposal = Proposal(self.control, world, generation.is_pilot)
-        self.control.report(phase=Phase.TRAINING, generation=world.generation, plan=generation.plan, live=True)
+        proposal = Proposal(self.control, world, generation.is_pilot) if before is None else before.proposal
+        meet = world.meet(self.control.check_peers)
+        part = self._part(generation, meet, before)
+        revision = part.adapter.revision if part is not None and part.adapter is not None else 0
+        self.control.report(
+            phase=Phase.TRAINING, generation=world.generation, revision=revision, plan=generation.plan, live=True
+        )
         pilot, metrics, folder = None, None, None
         if generation.is_pilot:
             every_s = checkpoint.every_s if checkpoint is not None else 0.0
-            pilot = Pilot(self.control, proposal, progress, every_s, time.monotonic, saver is not None)
+            pilot = Pilot(
+                self.control, proposal, progress, every_s, time.monotonic, saver is not None, part
+            )
             folder = Path(os.environ["JCT_ATTEMPT_DIR"])
             metrics = Metrics(folder)
             self.control.report(
@@ -256,7 +335,23 @@ class Member:
                 first_evaluation=progress.first_evaluation,
                 last_evaluation=progress.last_evaluation,
             )
-        meet = world.meet(self.control.check_peers)
         timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
-        trainer = Trainer(generation, self.control, progress, saver, pilot, metrics, model, timelines, ready_at)
-        return Present(generation, layers, trainer, proposal, model)
+        carry = functools.partial(self._carry, generation, layers, proposal)
+        move = functools.partial(self._move, generation, layers, part)
+        trainer = Trainer(
+            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at, part, move
+        )
+        return Present(generation, layers, trainer, proposal, model, part)
+
+    def _part(self, generation: Generation, meet: Rendezvous, before: Present | None) -> Part | None:
+        spec, profile = self.spec.job.adapt, self.spec.profile
+        if generation.meter is None or spec is None or profile is None:
+            return None
+        adapter = before.part.adapter if before is not None and before.part is not None else None
+        if adapter is None and generation.is_pilot:
+            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
+        reviser = Reviser(generation.world, meet, generation.rank)
+        gauge, watermark = self._gauge, spec.watermark
+        return Part(
+            generation, generation.meter, reviser, gauge, adapter, watermark, lambda: self.control.slowdown
+        )

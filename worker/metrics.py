@@ -3,13 +3,16 @@
 step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex, learning_rate,
 samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
 evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
-`validation_loss` (and its hex).
+`validation_loss` (and its hex). Every 100 steps of one plan have an object with their mean_step_time_s and
+variance_step_time_s2.
 """
 
 import contextlib
 import json
 from pathlib import Path
 from typing import Any
+
+from worker.steadiness import WHOLE, Steadiness
 
 FILE_NAME = "metrics.jsonl"
 
@@ -47,6 +50,11 @@ class Metrics:
 
     def evaluation(self, step: int, loss: float) -> None:
         self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
+
+    def steadiness(self, step: int, found: Steadiness) -> None:
+        self._write(
+            step=step, steps=WHOLE, mean_step_time_s=found.mean_s, variance_step_time_s2=found.variance_s2
+        )
 
     def _write(self, **values: Any) -> None:
         line = ("\n" if self._cut else "") + json.dumps(values) + "\n"

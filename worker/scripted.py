@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from policies.cost import LayerCosts
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
@@ -12,6 +14,7 @@ from policies.model.profile import ModelProfile
 from policies.partition.cuts import Cutter, uniform
 from policies.pricing import make_plan, split
 from policies.schedules.catalogue import FAMILIES
+from scheduler.protocol.spec import AdaptSpec
 
 
 class BadRequest(ValueError):
@@ -182,9 +185,30 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int)
     made.add_argument("--change", action="append", default=[], help='"5:stages=2,schedule=zb-h1", before step 5')
     made.add_argument("--migrate", action="append", default=[], help='"8:2->1", before step 8')
+    made.add_argument("--adapt", nargs="?", const="", help='"held_s=5,cooldown_s=60": what differs from the defaults')
     made.add_argument("--checkpoint", type=Path)
     made.add_argument("--metrics", type=Path)
     return made
+
+
+def read_adapt(text: str | None, base: AdaptSpec | None) -> AdaptSpec | None:
+    """`held_s=5,cooldown_s=60`: what is not named stays as in `base`, or at its default. None: as in `base`.
+
+    Raises BadRequest.
+    """
+    if text is None:
+        return base
+    values: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        name, separator, value = part.partition("=")
+        try:
+            if not separator or name not in AdaptSpec.__struct_fields__ or not 0 < (number := float(value)) < 1e9:
+                raise ValueError
+        except ValueError:
+            names = ", ".join(AdaptSpec.__struct_fields__)
+            raise BadRequest(f"{part!r}: write NAME=NUMBER with a positive number for one of {names}") from None
+        values[name] = number
+    return msgspec.structs.replace(base or AdaptSpec(), **values)
 
 
 def _cut(profile: ModelProfile, stages: int, microbatches: int) -> tuple[int, ...]:

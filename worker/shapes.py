@@ -1,5 +1,6 @@
 """What each layer passes on: found once by a trial down the pipeline, then known for every other cut."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,10 @@ class Shape:
 
     size: tuple[int, ...]
     dtype: torch.dtype
+
+    @property
+    def size_bytes(self) -> int:
+        return math.prod(self.size) * self.dtype.itemsize
 
     def slice(self, lengths: Sequence[int], index: int) -> "Shape":
         """Of one slice along dimension 1. lengths: tokens of each; empty where sequences are whole."""

@@ -31,6 +31,17 @@ def connected() -> set[int]:
     return found
 
 
+BULK_PRIORITY = 1
+"""TC_PRIO_FILLER: the last of pfifo_fast's three bands."""
+
+
+def lower_priority(descriptors: set[int]) -> None:
+    """The kernel sends what other connections have to send before what these have."""
+    for descriptor in descriptors:
+        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, BULK_PRIORITY)
+
+
 class Watcher:
     """Frees every operation that waits on a group as soon as one peer closes its connection.
 

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import msgspec
 
+from policies.cost import profile_at
 from policies.model.profile import ModelProfile
 from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
@@ -18,7 +19,18 @@ from worker.checkpoint import catalogue
 from worker.checkpoint.directory import Directory
 from worker.launcher import Launched, fork_shim, start_shim
 from worker.metrics import FILE_NAME
-from worker.scripted import BadRequest, Move, Script, Shape, moved, parser, planned, read_script, with_microbatches
+from worker.scripted import (
+    BadRequest,
+    Move,
+    Script,
+    Shape,
+    moved,
+    parser,
+    planned,
+    read_adapt,
+    read_script,
+    with_microbatches,
+)
 from worker.shim import import_ahead
 
 BAD_USAGE = 2
@@ -40,6 +52,7 @@ def main(arguments: list[str]) -> int:
         directory = str(options.checkpoint.absolute())
         job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
     try:
+        job = msgspec.structs.replace(job, adapt=read_adapt(options.adapt, job.adapt))
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
@@ -57,7 +70,7 @@ class _Training:
     ) -> None:
         self._folder, self._job, self._script, self._precision = folder, job, script, precision
         self._cut, self._metrics = cut, metrics
-        self._told = 0
+        self._told, self._said = 0, ""
 
     def run(self) -> int:
         import_ahead()
@@ -102,8 +115,13 @@ class _Training:
         return job, attempt + 1
 
     def _launch(self, job: int, attempt: int, kind: str, plan: Any) -> Launched:
+        adapts = plan is not None and self._job.adapt is not None
         spec = AttemptSpec(
-            kind=kind, job=self._job, nonce=secrets.token_hex(8), hold_at=self._script.hold_at if plan else ()
+            kind=kind,
+            job=self._job,
+            nonce=secrets.token_hex(8),
+            hold_at=self._script.hold_at if plan else (),
+            profile=profile_at(self._profiles, plan.microbatch_size) if adapts else None,
         )
         start = fork_shim if processes.thread_count() == 1 else start_shim
         return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start)
@@ -121,6 +139,10 @@ class _Training:
 
     def _tell(self, launched: Launched, sink: IO[str]) -> None:
         """Pass new metrics on: to the file as they are, to the terminal as lines."""
+        said = launched.pilot.message if launched.is_running() else ""
+        if said not in ("", self._said) and launched.pilot.cause is None:
+            print(f"jct train: {said}", flush=True)
+            self._said = said
         path = launched.folder / FILE_NAME
         if not path.exists():
             return
@@ -137,6 +159,12 @@ class _Training:
 def _line(metrics: dict[str, Any]) -> str:
     if "validation_loss" in metrics:
         return f"step {metrics['step']}: validation loss {metrics['validation_loss']!r}"
+    if "mean_step_time_s" in metrics:
+        deviation_s = metrics["variance_step_time_s2"] ** 0.5
+        return (
+            f"step {metrics['step']}: the last {metrics['steps']} took {metrics['mean_step_time_s'] * 1e3:.1f} ms "
+            f"each, give or take {deviation_s * 1e3:.1f} ms"
+        )
     return (
         f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm "
         f"{metrics['grad_norm']:.6g}, {metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"

@@ -3,25 +3,35 @@
 import functools
 import math
 import time
+from collections.abc import Callable
 
 import msgspec
 import torch
 
+from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
+from worker.adapt.part import Part
+from worker.adapt.revision import Revise
+from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
 from worker.errors import Ended
 from worker.generation import Generation
+from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.steadiness import StepTimes
 from worker.timelines import Timelines
 from worker.versions import WINDOW
 
 
 class Trainer:
-    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only."""
+    """Runs a generation from `progress.step` to an end. pilot, metrics: in the pilot's member only.
+
+    part: of this rank in adapting, where the job adapts.
+    """
 
     def __init__(
         self,
@@ -33,19 +43,30 @@ class Trainer:
         metrics: Metrics | None,
         fingerprint: str,
         timelines: Timelines,
+        prepare: Callable[[int], Carrier | None],
         ready_at: float,
+        part: Part | None = None,
+        move: Callable[[int], Carrier | None] = lambda number: None,
     ) -> None:
-        """ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause."""
+        """prepare: what carries layers to the generation of this number, None where that could not be. move: the same
+        for a revision.
+
+        ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
+        """
+        self._prepare, self._move = prepare, move
+        self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
-        self._timelines = timelines
+        self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
         self._validation = generation.validation_batches()
         self._trouble = ""
+        self._step_times = StepTimes()
 
-    def run(self) -> Ended | int:
-        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number takes over.
+    def run(self) -> Ended | int | Revise:
+        """Train to the end, FINISHED or STOPPED; or to a boundary where the generation of this number, or a revision of
+        the present one, takes over.
 
         Raises:
             Ended: anything else. What the user's layers raise.
@@ -61,28 +82,45 @@ class Trainer:
             if header is Header.CHANGE:
                 self._finish_save()
                 return generation
+            if header is Header.REVISE:
+                self._finish_save()
+                return Revise(generation)
+            if header is Header.PREPARE and self._part is not None:
+                self._part.reviser.prepare(generation)
+            if header is Header.MOVE:
+                self.carrier = self._move(generation)
+                if self.carrier is None and self.pilot is not None:
+                    self.pilot.stays()
+            else:
+                self.carrier = self._prepare(generation) if header is Header.CARRY else None
         return self._finish()
 
     def go_on(self, ready_at: float) -> None:
         """A change that did not happen counts as pause from its boundary on."""
+        self.carrier = None
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
         """One step, from forward to optimizer, or a window of asynchronous ones, up to a drained pipeline.
 
-        Returns the header, and the next generation for CHANGE.
+        Returns the header, and the number that goes with it.
         """
         step, steps = self.progress.step, self._steps()
         started = time.perf_counter()
         pause_s = started - self._ready_at
         self._report(phase=Phase.TRAINING)
-        spans = self._timelines.begin()
-        values = self.generation.train(step, steps, self._rate, spans)
+        traced = self._timelines.begin()
+        spans: list[Span] | None = traced if self._part is None else self._part.begin()
+        values = self.generation.train(step, steps, self._rate, spans, self.carrier)
         end = steps * self.generation.width
         boundary = step + steps
-        values[end], values[end + 1] = self._header(boundary, may_change=boundary < self.job.total_steps)
-        summed = self.generation.exchange(values, end + 2)
-        if spans is not None:
+        values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
+        size = end + 2
+        if self._part is not None and spans is not None:
+            values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
+            size += self._part.size(step, steps)
+        summed = self.generation.exchange(values, size)
+        if traced is not None and spans is not None:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
@@ -91,6 +129,8 @@ class Trainer:
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
+        if self._part is not None:
+            self._part.take(summed[end + 2 :], boundary, steps, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
@@ -126,7 +166,11 @@ class Trainer:
     def _update(self, step: int, norm: float) -> None:
         rate, limit = self._rate(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
-        for layer in self.generation.layers:
+        arrived: list[Layer] = []
+        if self.carrier is not None:
+            self.carrier.settle()
+            arrived = list(self.carrier.arriving.values())
+        for layer in (*self.generation.layers, *arrived):
             layer.update(rate, scale)
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
@@ -144,12 +188,17 @@ class Trainer:
             f"{self.plan.shape} {self.plan.schedule}",
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
+        steadiness = self._step_times.take(elapsed_s)
+        if steadiness is not None:
+            self.metrics.steadiness(step, steadiness)
+            if steadiness.told:
+                self.control.note(steadiness.told)
 
-    def _header(self, boundary: int, may_change: bool) -> tuple[Header, int]:
+    def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
             return Header.GO, 0
-        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, may_change)
+        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, left)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
@@ -229,7 +278,7 @@ class Trainer:
         for batch in range(batches):
             losses = self.generation.evaluate(batch, self._validation)
             values = dict(losses)
-            values[microbatches], _ = self._header(self.progress.step, may_change=False)
+            values[microbatches], _ = self._header(self.progress.step, left=0)
             summed = self.generation.exchange(values, microbatches + 1)
             total += _ordered_sum(summed[:-1]) / microbatches
             header = max(header, Header(round(summed[-1])))

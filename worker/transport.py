@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, TCPStore
 
 from worker.errors import PeerLost
-from worker.sockets import Watcher, connected
+from worker.sockets import Watcher, connected, lower_priority
 
 # Nobody waits this long: the watcher frees ranks of a lost peer, the daemon stops ranks that stall.
 TIMEOUT = datetime.timedelta(days=1)
@@ -32,27 +32,37 @@ class Group:
         self._group, self.rank, self.size = group, rank, size
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
-        work: Work = self._try(lambda: self._group.send([tensor], peer, tag))
-        return work
+        """The tensor must stay as it is until the work is finished."""
+        try:
+            return self._group.send([tensor], peer, tag)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            raise _lost(error) from None
 
     def receive(self, tensor: Tensor, peer: int, tag: int) -> Work:
-        work: Work = self._try(lambda: self._group.recv([tensor], peer, tag))
-        return work
+        try:
+            return self._group.recv([tensor], peer, tag)  # type: ignore[no-any-return]
+        except RuntimeError as error:
+            raise _lost(error) from None
 
     def sum(self, tensor: Tensor) -> None:
         """Sum over all ranks, in place. A group of one has nothing to do."""
-        if self.size > 1:
-            self.finish(self._try(lambda: self._group.allreduce([tensor], dist.AllreduceOptions())))
-
-    def finish(self, work: Work) -> None:
-        self._try(work.wait)
+        if self.size == 1:
+            return
+        try:
+            self._group.allreduce([tensor], dist.AllreduceOptions()).wait()
+        except RuntimeError as error:
+            raise _lost(error) from None
 
     @staticmethod
-    def _try(operation: Callable[[], Any]) -> Any:
+    def finish(work: Work) -> None:
         try:
-            return operation()
+            work.wait()
         except RuntimeError as error:
-            raise PeerLost(f"a peer closed its connection: {str(error).splitlines()[0][:200]}") from None
+            raise _lost(error) from None
+
+
+def _lost(error: RuntimeError) -> PeerLost:
+    return PeerLost(f"a peer closed its connection: {str(error).splitlines()[0][:200]}")
 
 
 class Groups:
@@ -80,6 +90,10 @@ class Groups:
     def watch(self) -> None:
         """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
         self._watcher = Watcher(connected() - self._before, self._on_lost)
+
+    def give_way(self) -> None:
+        """What goes over these connections waits behind everything else that leaves this machine."""
+        lower_priority(connected() - self._before)
 
     def break_off(self) -> None:
         """Free every rank that waits for this one: it has failed and will not answer."""

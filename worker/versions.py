@@ -13,11 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from worker.adapt.spill import Shelf, furthest
 from worker.layer import Layer
 from worker.stage import Stage
 
 WINDOW = 8
 """Steps in one go; stops, saves, evaluations and changes come between windows."""
+
+LEAST_VERSIONS = 2
+"""On the device: what the next backward needs, and the newest."""
 
 Rate = Callable[[int], float | None]
 Leaves = dict[int, dict[str, Tensor]]
@@ -27,7 +31,8 @@ Leaves = dict[int, dict[str, Tensor]]
 class VersionedStage(Stage):
     """A stage that steps by itself. microbatches: in a step; per_update: 1 or all of them. delayed: 2BW.
 
-    norms: squared gradient norm by (step in the window, layer). peak: most versions held at once.
+    norms: squared gradient norm by (step in the window, layer). peak: most versions held at once. resident: how many of
+    them may stay on the device; None for all. peak_resident: most that did.
     """
 
     def __init__(
@@ -45,12 +50,15 @@ class VersionedStage(Stage):
         self._per_update = microbatches if delayed else 1
         self._current: Leaves | None = None
         self.norms: dict[tuple[int, int], float] = {}
-        self.peak = 0
+        self.peak = self.peak_resident = 0
+        self.resident: int | None = None
+        self._shelf = Shelf()
 
     def begin(self, step: int, rate: Rate) -> None:
         """A window starts at this step."""
         self._first, self._rate = step, rate
         self._versions = {0: self._snapshot()}
+        self._shelf = Shelf()
         self._latest = 0
         self._used: dict[int, int] = {}
         self.norms = {}
@@ -62,17 +70,22 @@ class VersionedStage(Stage):
             return super().forward(step, microbatch, inputs, targets)
         version = max(microbatch // self._per_update - 1, 0) if self._delayed else self._latest
         self._used[microbatch] = version
+        self._shelf.fetch(version)
         self._current = self._versions[version]
         try:
             return super().forward(step, microbatch, inputs, targets)
         finally:
             self._current = None
+            self._put_away()
 
     def backward(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
+        version = self._used[microbatch]
+        self._shelf.fetch(version)
         returned = super().backward(microbatch, gradient, scale)
-        version = self._used.pop(microbatch)
+        del self._used[microbatch]
         if (microbatch + 1) % self._per_update == 0:
             self._update(version, microbatch // self._microbatches)
+        self._put_away()
         return returned
 
     def _keys(self, step: int, microbatch: int) -> tuple[int, int]:
@@ -97,9 +110,21 @@ class VersionedStage(Stage):
         self._latest += 1
         oldest_next = self._latest - 1 if self._delayed else self._latest
         needed = {*self._used.values(), oldest_next}
+        self._shelf.forget(self._versions.keys() - needed)
         self._versions = {number: leaves for number, leaves in self._versions.items() if number in needed}
         self._versions[self._latest] = self._snapshot()
         self.peak = max(self.peak, len(self._versions))
+
+    def _put_away(self) -> None:
+        """Where memory is short, only what is used next stays: by the next backward, then by the next forward."""
+        self.peak_resident = max(self.peak_resident, len(self._versions.keys() - self._shelf.versions))
+        if self.resident is None:
+            return
+        waiting = [self._used[microbatch] for microbatch in sorted(self._used)]
+        uses = [*waiting[:1], self._latest, *waiting[1:]]
+        for version in furthest(self._versions, uses, self.resident):
+            leaves = self._versions[version].values()
+            self._shelf.put(version, (tensor for own in leaves for tensor in own.values()))
 
     def _snapshot(self) -> Leaves:
         return {

@@ -17,6 +17,8 @@ class Op(StrEnum):
     RECV_FORWARD = "RECV_F"
     SEND_BACKWARD = "SEND_B"
     RECV_BACKWARD = "RECV_B"
+    SEND_LAYER = "SEND_L"
+    RECV_LAYER = "RECV_L"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Instruction:
     stage: this rank's own stage that computes, sends or receives. A SEND_F of stage s meets the RECV_F of stage s + 1,
     a SEND_B of stage s the RECV_B of stage s - 1. microbatch: index over the whole step and all replicas.
     peer: the rank at the other end of a message, None for computing. Sends and receives are posted, not awaited:
-    an operation waits for its own input only.
+    an operation waits for its own input only. SEND_L and RECV_L carry pieces of layers that change ranks beside the
+    step: stage counts the layers on their way to or from this rank, microbatch the pieces of one.
     """
 
     op: Op

@@ -65,6 +65,11 @@ class ParallelPlan:
         return self.stages[-1].ranks[0]
 
     @property
+    def sizes(self) -> str:
+        """Layers of each stage, such as 5+3+4+4."""
+        return "+".join(str(len(stage.layers)) for stage in self.stages)
+
+    @property
     def shape(self) -> str:
         """The short form people read: stages × micro-batches, with replicas where there are any."""
         counts = [len(stage.ranks) for stage in self.stages]

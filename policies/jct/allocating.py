@@ -44,7 +44,9 @@ class AllocatingPolicy:
     def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
         demands = Demands(snapshot)
         kinds = {node.id: node.kind for node in demands.nodes()}
-        return {job.id: self.allocator.terms(look_at(demands.demand(job), kinds)) for job in snapshot.jobs}
+        works = {job.id: look_at(demands.demand(job), kinds) for job in snapshot.jobs}
+        among = list(works.values())
+        return {id: self.allocator.terms(work, among) for id, work in works.items()}
 
 
 class _Answer:

@@ -116,7 +116,8 @@ def _place_again(
     others: list[tuple[Work, Option | None, Placement]] = []
     lost = 0.0
     for victim in sorted(victims, key=lambda victim: (-victim.least_gpu_s / victim.job.weight, victim.job.id)):
-        paused = NEVER if victim.job.shield else victim.job.weight * pause_s + _restart_cost(now, victim)
+        stays = victim.job.shield or not now.may_pause
+        paused = NEVER if stays else victim.job.weight * pause_s + _restart_cost(now, victim)
         found = now.best_fit(victim)
         if found is not None:
             delay = now.cost(victim, found[0]) - now.present_cost(victim)

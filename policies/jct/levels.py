@@ -38,11 +38,13 @@ class Levels:
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         """The level decides first; who has waited for longer than its bound is before them all."""
         starved = not work.job.placement and work.options and starves(self._patience, work)
         first = (Term("has waited beyond its bound", 1.0, -1),) if starved else (Term("within its bound", 0.0, -1),)
-        return (*first, Term("priority", float(work.job.level), 0), *self._allocator.terms(work))
+        peers = [other for other in among if other.job.level == work.job.level]
+        own = self._allocator.terms(work, peers)
+        return (*first, Term("priority", float(work.job.level), 0), *own)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from policies.jct.problem import NOTHING, Grant, JobDemand, Option, Placement, Problem
 from policies.jct.rooms import Rooms
@@ -45,7 +45,7 @@ class Fifo:
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=by_age)]
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
@@ -64,7 +64,7 @@ def _fits_in_s(rooms: Rooms, option: Option, ends: list[tuple[float, Placement]]
     return found
 
 
-class _Preempting:
+class Preempting:
     """Hands the cluster out in an order. Running jobs keep their place unless an earlier one needs it."""
 
     def key(self, work: Work) -> tuple[float, ...]:
@@ -73,8 +73,9 @@ class _Preempting:
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]:
         kinds = {node.id: node.kind for node in problem.nodes}
         works = [look_at(job, kinds) for job in problem.jobs]
-        order = sorted((w for w in works if not w.job.fixed), key=lambda work: (*self.key(work), work.job.id))
-        book = _Book(problem, order)
+        order = sorted((w for w in works if not self.fixed(w)), key=lambda work: (*self.key(work), work.job.id))
+        book = Book(problem, order)
+        fixed = [work for work in works if self.fixed(work)]
         grants: list[Grant] = []
         for work in order:
             if work.job.placement and book.keep(work.job):
@@ -83,13 +84,22 @@ class _Preempting:
                 grants.append(_grant(work, *found))
             elif work.job.placement:
                 grants.append(Grant(work.job.id, NOTHING))
+            else:
+                self.blocked(work, book, fixed)
         return tuple(grants)
+
+    def fixed(self, work: Work) -> bool:
+        """Whether it is left as it is, whoever waits."""
+        return work.job.fixed
+
+    def blocked(self, work: Work, book: "Book", fixed: Sequence[Work]) -> None:
+        """A waiting job finds no place when its turn has come. fixed: jobs that are left as they are."""
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]
 
 
-class _Book:
+class Book:
     """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either."""
 
     def __init__(self, problem: Problem, order: Iterable[Work]) -> None:
@@ -120,13 +130,21 @@ class _Book:
                     return option, placement
         return None
 
+    def reserve(self, work: Work, free_in_s: Mapping[str, float]) -> None:
+        """Nobody gets what is free on the nodes that a blocked job will have. free_in_s: when its last holder goes."""
+        for option in asked_options(work)[:1]:
+            nodes = self.left.soonest(option, work.job, free_in_s)
+            kept = {node: free for node in nodes if (free := self.clear.free(node))}
+            self.left.take(kept)
+            self._see(kept)
+
     def _see(self, nodes: Iterable[str]) -> None:
         for node in nodes:
             now = max(0, self.left.free(node) - self.later[node])
             self.clear.take({node: self.clear.free(node) - now})
 
 
-class Srtf(_Preempting):
+class Srtf(Preempting):
     """Shortest remaining time first."""
 
     def key(self, work: Work) -> tuple[float, ...]:
@@ -134,19 +152,19 @@ class Srtf(_Preempting):
             return (work.left_s / work.job.weight,)
         return (min((work.takes_s(o) for o in asked_options(work)), default=0.0) / work.job.weight,)
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         left_s = self.key(work)[0] * work.job.weight
         return (Term("log2 of weight", math.log2(work.job.weight)), Term("-log2 of seconds left", -_log2(left_s)))
 
 
-class Las(_Preempting):
+class Las(Preempting):
     """Least attained service first, in levels; within a level the older job."""
 
     def key(self, work: Work) -> tuple[float, ...]:
         level = sum(work.job.attained_gpu_s / work.job.weight >= limit for limit in LEVELS_GPU_S)
         return (float(level), -work.job.age_s)
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         level, younger = self.key(work)
         return Term("service it has had (level)", -level, 1), Term("seconds since submission", -younger, 2)
 

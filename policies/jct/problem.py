@@ -144,8 +144,8 @@ class Allocator(Protocol):
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]: ...
 
-    def terms(self, work: "Work") -> "tuple[Term, ...]":
-        """What a job's place in that order is made of."""
+    def terms(self, work: "Work", among: "Sequence[Work]") -> "tuple[Term, ...]":
+        """What a job's place in that order is made of, among all jobs of the cluster."""
         ...
 
     def claims(self, problem: Problem, waiting: "Sequence[Work]") -> "list[tuple[Work, Sequence[Option]]]":

@@ -32,9 +32,9 @@ class Queues:
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         """Of the cluster's policy, which decides what the queue gets."""
-        return self._allocator.terms(work)
+        return self._allocator.terms(work, among)
 
 
 def _changes(job: JobDemand, grant: Grant) -> bool:

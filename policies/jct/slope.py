@@ -38,7 +38,7 @@ class Slope:
         """The older first, with its smallest sizes first."""
         return [(work, work.options) for work in sorted(waiting, key=by_age)]
 
-    def terms(self, work: Work) -> tuple[Term, ...]:
+    def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 

@@ -9,6 +9,8 @@ from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
 from scheduler.durations import format_duration
 
+MOST_SIZES = 16
+
 
 def show(id: Id, json: Json = False) -> None:
     """Show all that is known of a job."""
@@ -75,8 +77,13 @@ def _plan(plan: dict[str, Any]) -> str:
     return (
         f"{counted(plan['stages'], 'stage')} × {counted(plan['micro_batches'], 'micro-batch', 'es')} of "
         f"{counted(plan['micro_batch_size'], 'sample')}"
-        f"{wide}, {plan['schedule']}"
+        f"{wide}, {plan['schedule']}{_sizes(plan['bounds'])}"
     )
+
+
+def _sizes(bounds: list[list[int]]) -> str:
+    """Layers of each stage; a job that adapts moves them."""
+    return f", layers {'+'.join(str(stop - first) for first, stop in bounds)}" if 1 < len(bounds) <= MOST_SIZES else ""
 
 
 def counted(number: int, what: str, plural: str = "s") -> str:

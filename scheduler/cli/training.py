@@ -24,6 +24,8 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
     change: Annotated[list[str] | None, typer.Option(help='"5:stages=2,schedule=zb-h1": before step 5.')] = None,
     migrate: Annotated[list[str] | None, typer.Option(help='"8:2->1": before step 8, a layer of stage 2.')] = None,
+    adapt: Annotated[bool, typer.Option("--adapt", help="Change the cut when a device or link slows down.")] = False,
+    adapt_with: Annotated[str | None, typer.Option(help='Settings for --adapt: "held_s=5,cooldown_s=60".')] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Checkpoint directory.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Write one JSON object a step to this file.")] = None,
 ) -> int:
@@ -33,6 +35,7 @@ def train(
         "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches,
         "slices": slices, "cut": cut, "device": device, "dtype": dtype,
         "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
+        "adapt": adapt_with if adapt_with is not None else "" if adapt else None,
     }  # fmt: skip
     command = ["train", "-"]
     for name, value in options.items():

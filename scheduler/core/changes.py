@@ -108,6 +108,19 @@ def take_word(turn: Turn, attempt: Attempt, report: Report) -> None:
         drop(turn, attempt, proposed, report.message or "its pilot has dropped it")
 
 
+def take_revision(turn: Turn, attempt: Attempt, report: Report) -> None:
+    """Its pilot has changed the cut of the running generation by itself (LIFECYCLE 23): what runs is the plan."""
+    active = turn.state.generation_of(attempt.job, attempt.number)
+    if active is None or active.plan is None or report.plan is None or report.generation != active.number:
+        return
+    if not report.revision or report.plan == active.plan or report.plan.world_size != active.plan.world_size:
+        return
+    turn.put(replace(active, plan=report.plan))
+    text = f"revision {report.revision}: {report.plan.sizes} layers in its stages"
+    data = {"revision": report.revision, "layers": list(map(len, (stage.layers for stage in report.plan.stages)))}
+    turn.note("Repartitioned", text, job=attempt.job, attempt=attempt.number, data=data)
+
+
 def newcomer_ended(turn: Turn, attempt: Attempt, why: str) -> None:
     """A member of the proposed generation ended before the decision: no change (LIFECYCLE 20)."""
     proposed = turn.state.proposed(attempt.job, attempt.number)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from scheduler.core.changes import newcomer_ended, take_word
+from scheduler.core.changes import newcomer_ended, take_revision, take_word
 from scheduler.core.endings import end_if_gone, stop_attempt
 from scheduler.core.entities import (
     Attempt,
@@ -42,6 +42,7 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
         _take_store(turn, report)
         take_word(turn, attempt, report)
         if _is_pilot(turn, report):
+            take_revision(turn, attempt, report)
             _take_progress(turn, job, report)
         _begin_command(turn, turn.state.attempts[report.job, report.attempt])
         if report.phase in _OVER:

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable
 
+from policies.cost import profile_at
+from policies.model.profile import ModelProfile
 from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Entity, Generation, Job, JobState, Member
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import Role, State
@@ -55,7 +57,8 @@ def _target(state: State, member: Member, attempt: Attempt, settings: CoreSettin
     assert generation is not None
     return Target(
         job=member.job, attempt=member.attempt, member=member.number, device=member.device,
-        want=_want(state, member, attempt), spec=_spec(state, state.jobs[member.job], attempt, settings),
+        want=_want(state, member, attempt),
+        spec=_spec(state, state.jobs[member.job], attempt, generation, settings),
         generation=generation.number, plan=generation.plan if attempt.kind is not AttemptKind.COMMAND else None,
         ranks=generation.ranks, pilot=pilot_of(attempt, generation), store=attempt.store, save_no=attempt.save_no,
         signal_no=attempt.signal_no, signal=attempt.signal,
@@ -87,13 +90,26 @@ def pilot_of(attempt: Attempt, generation: Generation) -> int:
     return generation.ranks[0] if attempt.kind is AttemptKind.COMMAND else generation.pilot
 
 
-def _spec(state: State, job: Job, attempt: Attempt, settings: CoreSettings) -> AttemptSpec:
+def _spec(
+    state: State, job: Job, attempt: Attempt, generation: Generation, settings: CoreSettings
+) -> AttemptSpec:
     return AttemptSpec(
         kind=attempt.kind, job=job.spec, user=job.user, nonce=attempt.nonce, saved_step=attempt.saved_step,
         spec_key=job.spec_key, fingerprint=job.fingerprint,
         places=_places(state, attempt),
         start_timeout_s=settings.start_timeout_s, probe_timeout_s=settings.probe_timeout_s,
+        profile=_profile(state, job, attempt, generation),
     )
+
+
+def _profile(state: State, job: Job, attempt: Attempt, generation: Generation) -> ModelProfile | None:
+    """For a job that adapts: its layers at the plan's micro-batch size, on its own kind of device where probed."""
+    if job.spec.adapt is None or attempt.kind is not AttemptKind.TRAIN or generation.plan is None:
+        return None
+    kinds = {state.devices[member.device].kind for member in state.present_members(job.id, attempt.number)}
+    records = [record for (key, _), record in state.profiles.items() if key == job.spec_key]
+    records.sort(key=lambda record: record.device_kind not in kinds)
+    return profile_at(records[0].profiles, generation.plan.microbatch_size) if records else None
 
 
 def _places(state: State, attempt: Attempt) -> tuple[tuple[str, str], ...]:

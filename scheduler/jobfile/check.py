@@ -11,7 +11,7 @@ from scheduler.core.errors import BadSpec, Code, JctError
 from scheduler.jobfile.fields import COLD_START, check_env_key
 from scheduler.jobfile.model import JobFile, Part
 from scheduler.jobfile.read import MAX_BYTES, encoded_size
-from scheduler.protocol.spec import CheckpointSpec, JobSpec
+from scheduler.protocol.spec import AdaptSpec, CheckpointSpec, JobSpec
 
 _OTHER_WORDS = {"slots": "gpus", "account": "team", "partition": "queue", "project": "team", "cwd": "workdir"}
 _SAID_PLAINLY = {
@@ -209,6 +209,12 @@ def _spec(job: JobFile) -> JobSpec:
     checkpoint = None
     if kept is not None:
         checkpoint = CheckpointSpec(dir=kept.dir, every_s=float(kept.every), keep=kept.keep, resume=kept.resume)
+    adapt = None
+    if job.adapt is not None:
+        adapt = AdaptSpec(
+            threshold=job.adapt.threshold, held_s=float(job.adapt.held), cooldown_s=float(job.adapt.cooldown),
+            horizon_s=float(job.adapt.horizon), watermark=job.adapt.watermark,
+        )  # fmt: skip
     return JobSpec(
         name=job.name,
         entrypoint=job.entrypoint or "",
@@ -255,4 +261,5 @@ def _spec(job: JobFile) -> JobSpec:
         retries_max=job.retries.max,
         retries_backoff_s=float(job.retries.backoff),
         profile=job.profile,
+        adapt=adapt,
     )

@@ -153,6 +153,21 @@ class Retries(Part):
     backoff: Seconds = 10
 
 
+class Adapt(Part):
+    """When the running job may change its own cut. threshold, watermark: shares; the rest are durations."""
+
+    threshold: Annotated[float, Field(ge=0.05, le=100)] = 0.2
+    held: Annotated[Seconds, Field(ge=1)] = 30
+    cooldown: Annotated[Seconds, Field(ge=1)] = 300
+    horizon: Annotated[Seconds, Field(ge=1)] = 1_800
+    watermark: Annotated[float, Field(ge=0.5, le=1)] = 0.92
+
+
+def _adapt(value: Any) -> Any:
+    """`adapt: true` takes the defaults; `adapt: false` is none at all."""
+    return {True: {}, False: None}[value] if isinstance(value, bool) else value
+
+
 class Logs(Part):
     """max: bytes of log that a member keeps; of what is older, only the length is remembered."""
 
@@ -224,6 +239,7 @@ class JobFile(Part):
     )
     on_exit: OnExit = {}
     logs: Logs = Logs()
+    adapt: Annotated[Adapt | None, BeforeValidator(_adapt)] = None
     profile: Annotated[Text, Field(min_length=1, max_length=4_096)] | None = None
 
     @field_validator("parallel", mode="after")

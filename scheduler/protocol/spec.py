@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from policies.model.profile import ModelProfile
+
 
 class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     """dir: absolute path. every_s: seconds between periodic saves, 0 for none. keep: checkpoints kept."""
@@ -12,6 +14,22 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     every_s: float = 600.0
     keep: int = 2
     resume: str = "latest"
+
+
+class AdaptSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """When a running job may change its own cut, and what it asks of a change.
+
+    threshold: a device, a link or the step is slower by more than this share; held_s: for so long. cooldown_s: at least
+    so long between two changes. horizon_s: the longest that a change may take to pay for itself. ack_s: how long all
+    ranks together may take to prepare. watermark: share of a device's memory above which it is relieved at once.
+    """
+
+    threshold: float = 0.2
+    held_s: float = 30.0
+    cooldown_s: float = 300.0
+    horizon_s: float = 1800.0
+    ack_s: float = 30.0
+    watermark: float = 0.92
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +45,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     first line names its interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`.
     on_exit: what a command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended
     by then is ended. log_bytes: how much of a member's log is kept, None for the node's own cap.
-    max_preemptions: after so many the job keeps its minimum.
+    max_preemptions: after so many the job keeps its minimum. adapt: the job changes its own cut when a device or link
+    slows down; None: it keeps the cut it was given.
     """
 
     name: str
@@ -76,6 +95,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_parallel: int | None = None
     log_bytes: int | None = None
     max_preemptions: int | None = None
+    adapt: AdaptSpec | None = None
 
     @property
     def what_runs(self) -> str:
@@ -94,7 +114,8 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     kind: train, probe or command. user: whose job it is. places: node and device of each member. nonce: random, in
     the environment of every process of the attempt, so that strays are found. saved_step: of the newest checkpoint
     the daemon knows of; the checkpoint store itself has the last word. hold_at: steps before which the pilot waits
-    for the next generation to be proposed; for scripted changes only.
+    for the next generation to be proposed; for scripted changes only. profile: the layers at the plan's micro-batch
+    size, for a job that adapts.
     """
 
     kind: str
@@ -108,3 +129,4 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     probe_timeout_s: float = 60.0
     hold_at: tuple[int, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
+    profile: ModelProfile | None = None

@@ -54,11 +54,20 @@ def test_a_probe_tells_a_users_exception(site: Site) -> None:
     assert "the dataset is not there" in probe.pilot.message
 
 
-@pytest.mark.parametrize("name", ["mlp.yaml", "gpt-stdlib.yaml"])
+EXAMPLES = {
+    "mlp.yaml": (60, plan((0, 3, 5), size=16)),
+    "gpt-stdlib.yaml": (20, plan((0, 4, 8), size=8)),
+    "digits.yaml": (60, plan((0, 2, 5), size=15)),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_as_it_stands(site: Site, name: str) -> None:
+    if name == "digits.yaml":
+        pytest.importorskip("sklearn")
     example = yaml.safe_load((ROOT / "examples" / name).read_text())
-    arguments = {**example["arguments"], "steps": min(example["arguments"]["steps"], 60 if name == "mlp.yaml" else 20)}
-    shape = plan((0, 3, 5), microbatches=4, size=16) if name == "mlp.yaml" else plan((0, 4, 8), size=8)
+    steps, shape = EXAMPLES[name]
+    arguments = {**example["arguments"], "steps": min(example["arguments"]["steps"], steps)}
     spec = site.spec(
         entrypoint=example["entrypoint"], arguments=arguments, workdir=str(ROOT / "examples"), directory=None
     )

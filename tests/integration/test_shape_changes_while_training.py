@@ -51,6 +51,21 @@ def test_one_pool_through_five_shapes_equals_the_undisturbed_run(site: Site) -> 
     assert [shapes[step] for step in (0, 3, 6, 12)] == ["4×4 1f1b", "2×4 zb-h1", "6×4 zbv", "4×4 1f1b"]
 
 
+@pytest.mark.parametrize("new", [(0, 1, 8), (0, 6, 8), (0, 8)], ids=["to the right", "to the left", "together"])
+def test_layers_that_move_beside_a_step_bring_everything_along(site: Site, new: tuple[int, ...]) -> None:
+    """Running means, momentum, parameters that never get a gradient: validation sees them all."""
+    alone = site.launch(plan((0, 8)), site.spec(entrypoint="buffered:job", directory=None))
+    alone.wait()
+    spec = site.spec(entrypoint="buffered:job", directory=None, hold_at=(5,))
+    launched = site.launch(plan((0, 4, 8)), spec)
+    change_at(launched, 2, plan(new))
+    launched.wait()
+    assert launched.pilot.cause is Cause.FINISHED, log(launched)
+    told = ("step", "loss_hex", "grad_norm_hex", "validation_loss_hex")
+    wanted, found = ([[line.get(key) for key in told] for line in metrics(one)] for one in (alone, launched))
+    assert found == wanted
+
+
 def test_a_member_that_leaves_frees_its_device_while_the_others_train(site: Site) -> None:
     launched = site.launch(shape((0, 1, 2)), site.spec(entrypoint="awkward:slow", arguments={"blocks": 8}))
     launched.wait(lambda it: len(it.reports) == 3 and (it.pilot.step or 0) >= 2)

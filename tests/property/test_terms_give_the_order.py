@@ -32,6 +32,6 @@ def test_larger_sums_claim_first(name, drawn):
     jobs = tuple(demand(number, *fields) for number, fields in enumerate(drawn))
     problem = Problem(0.0, (NodeRoom("n0", "gpu", 8, 8),), jobs)
     works = [look_at(job, {"n0": "gpu"}) for job in jobs]
-    claimed = [sums(allocator.terms(work)) for work, _ in allocator.claims(problem, works)]
+    claimed = [sums(allocator.terms(work, works)) for work, _ in allocator.claims(problem, works)]
     for earlier, later in pairwise(claimed):
         assert earlier >= later or earlier == pytest.approx(later)

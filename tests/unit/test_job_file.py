@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.errors import BadSpec, Code, JctError
 from scheduler.jobfile import parse_document, read_text
-from scheduler.protocol.spec import CheckpointSpec, JobSpec
+from scheduler.protocol.spec import AdaptSpec, CheckpointSpec, JobSpec
 
 LEAST = {"name": "a", "entrypoint": "pkg.mod:build", "workdir": "/w"}
 
@@ -56,6 +56,24 @@ def test_every_honoured_field_arrives():
         checkpoint=CheckpointSpec(dir="/ckpt", every_s=600.0, keep=3, resume="none"), min_runtime_s=900.0,
         retries_max=3, retries_backoff_s=30.0, profile="gpt2-xl",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("adapt", "found"),
+    [
+        (True, AdaptSpec()),
+        (False, None),
+        ({"threshold": 0.5, "cooldown": "1m"}, AdaptSpec(threshold=0.5, cooldown_s=60.0)),
+        ({"held": 5, "horizon": "2:00:00", "watermark": 0.8}, AdaptSpec(held_s=5.0, horizon_s=7200.0, watermark=0.8)),
+    ],
+)
+def test_a_job_may_say_when_it_changes_its_own_cut(adapt, found):
+    assert spec(adapt=adapt).adapt == found
+    assert spec().adapt is None
+
+
+def test_a_threshold_that_noise_would_pass_is_refused():
+    assert "adapt.threshold" in problems(adapt={"threshold": 0.01})
 
 
 def test_json_is_accepted_and_the_least_file_is_small():

@@ -45,7 +45,7 @@ def _examine(store: Directory, step: int, verify: bool) -> dict[str, Any]:
     damage = []
     for entry in manifest.layers if verify else ():
         try:
-            read_layer(store, entry)
+            read_layer(store, entry, thoroughly=True)
         except ValueError as error:
             damage.append(str(error))
     return {**_summary(manifest), "verified": verify, "damage": damage}

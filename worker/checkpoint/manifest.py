@@ -21,11 +21,15 @@ class NewerCheckpoint(ValueError):
 
 
 class LayerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer's file. parameters, buffers: {name: {"shape": [...], "dtype": ...}}."""
+    """One layer's file. parameters, buffers: {name: {"shape": [...], "dtype": ...}}.
+
+    crc32: of the file, to find damage quickly; None in checkpoints that were written before there was one.
+    """
 
     name: str
     sha256: str
     bytes: int
+    crc32: int | None = None
     parameters: dict[str, Any]
     buffers: dict[str, Any]
 
@@ -85,10 +89,10 @@ def encode(manifest: Manifest) -> bytes:
     return json.dumps({**body, "checksum": _checksum(body)}, indent=1, sort_keys=True).encode()
 
 
-def decode(data: bytes | bytearray) -> Manifest:
+def decode(data: bytes | memoryview) -> Manifest:
     """Raises BrokenCheckpoint or NewerCheckpoint."""
     try:
-        body = json.loads(data)
+        body = json.loads(bytes(data))
         version = body.get("version")
     except (ValueError, AttributeError) as error:
         raise BrokenCheckpoint(f"manifest unreadable: {error}") from None

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import traceback
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,6 +128,7 @@ class Saver:
                     name=copy.name,
                     sha256=sha256,
                     bytes=len(data),
+                    crc32=zlib.crc32(data),
                     parameters=copy.structure["parameters"],
                     buffers=copy.structure["buffers"],
                 )
@@ -165,7 +167,7 @@ def _is_good(store: Directory, step: int) -> bool:
         return False
     try:
         for entry in read_manifest(store, step).layers:
-            read_layer(store, entry)
+            read_layer(store, entry, thoroughly=True)
     except ValueError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Reading a checkpoint back, with every hash checked."""
+"""Reading a checkpoint back, every file checked for damage."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ LayerState = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerState]:
-    """Several layers' states, in order. Hashing releases the interpreter, so two threads use two cores.
+    """Several layers' states, in order. Reading and checking release the interpreter, so two threads use two cores.
 
     Raises:
         BrokenCheckpoint: of the first bad one.
@@ -35,16 +35,21 @@ def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerSt
         return list(pool.map(lambda entry: read_layer(store, entry), entries))
 
 
-def read_layer(store: Directory, entry: LayerEntry) -> LayerState:
-    """A layer's state. Raises BrokenCheckpoint, naming the layer and what is wrong."""
+def read_layer(store: Directory, entry: LayerEntry, thoroughly: bool = False) -> LayerState:
+    """A layer's state. thoroughly: by SHA-256, else by CRC-32 where the manifest has it.
+
+    Raises:
+        BrokenCheckpoint: naming the layer and what is wrong.
+    """
+    damage = layerfile.Damage(entry.sha256, None if thoroughly else entry.crc32)
     try:
-        data = store.read(manifest.layer_file(entry.sha256))
+        data = store.read(manifest.layer_file(entry.sha256), damage.see)
     except OSError as error:
         raise BrokenCheckpoint(f"layer {entry.name!r}: {error.strerror}") from None
     if len(data) != entry.bytes:
         raise BrokenCheckpoint(f"layer {entry.name!r} has {len(data)} bytes, {entry.bytes} were written")
-    if layerfile.digest(data) != entry.sha256:
-        raise BrokenCheckpoint(f"layer {entry.name!r} is damaged: its SHA-256 does not match")
+    if damage.found():
+        raise BrokenCheckpoint(f"layer {entry.name!r} is damaged: its {damage.found()} does not match")
     try:
         return layerfile.unpack(data)
     except ValueError as error:

@@ -1,0 +1,72 @@
+"""Jobs that all come in one size: nothing to choose but who runs, so the joint decision becomes an order.
+
+Least device-seconds first, the right order where sizes bend to what is free, is a poor one for gangs that do not: the
+shortest job first leaves fewer waiting. On the Rubick workload with the sizes that users asked for, at 0.6 to 2 times
+its load, it ends jobs in 0.5 to 1.01 times the time on average. Beyond `srtf` it keeps the bound on waiting, leaves
+jobs alone until they have settled, and stops one only for a job that is much shorter than what is left of it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from policies.jct.ordered import Book, Preempting
+from policies.jct.patience import Patience, starves
+from policies.jct.terms import Term
+from policies.jct.work import Work
+
+RUNS_ON = 0.7
+"""What is left of a running job counts so much: stopping it costs a restart, and its place may not come again."""
+
+STARVED, SETTLING, OTHERS = 0.0, 1.0, 2.0
+
+
+def is_rigid(works: Iterable[Work]) -> bool:
+    """Whether no job has a size to choose."""
+    return all(len({option.devices for option in work.options}) < 2 for work in works)
+
+
+def order(work: Work) -> tuple[float, float, str]:
+    """Of waiting jobs within their bound: the shortest per weight first."""
+    return _takes_s(work) / work.job.weight, -work.job.age_s, work.job.id
+
+
+def terms(work: Work) -> tuple[Term, ...]:
+    """Of that order."""
+    weight = Term("log2 of weight", math.log2(work.job.weight))
+    return weight, Term("-log2 of seconds left", -math.log2(max(_takes_s(work), 1e-9)))
+
+
+def _takes_s(work: Work) -> float:
+    return min((work.takes_s(option) for option in work.options), default=0.0)
+
+
+class Rigid(Preempting):
+    """settled_restarts: see `joint.Settings`."""
+
+    def __init__(self, bound: Patience, settled_restarts: float) -> None:
+        self._bound = bound
+        self._settled_restarts = settled_restarts
+
+    def key(self, work: Work) -> tuple[float, ...]:
+        if work.current is not None:
+            settling = work.job.since_change_s < self._settled_restarts * work.current.restart_s
+            return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight
+        if self._starves(work):
+            return STARVED, -work.job.age_s
+        return OTHERS, *order(work)[:2]
+
+    def fixed(self, work: Work) -> bool:
+        return work.job.fixed or (bool(work.job.placement) and work.current is None)
+
+    def blocked(self, work: Work, book: Book, fixed: Sequence[Work]) -> None:
+        """Nothing is started where a starved job will be, once those that may not be stopped have ended."""
+        if self._starves(work):
+            free_in_s: dict[str, float] = {}
+            for other in fixed:
+                left_s = other.left_s if other.current is not None else math.inf
+                for node in other.job.placement:
+                    free_in_s[node] = max(free_in_s.get(node, 0.0), left_s)
+            book.reserve(work, free_in_s)
+
+    def _starves(self, work: Work) -> bool:
+        return work.job.waits and bool(work.options) and starves(self._bound, work)

@@ -1,0 +1,53 @@
+"""What `jct` promises where no job has a size to choose: the shortest first, and no stop that does not pay."""
+
+from policies.jct.joint import Joint
+from policies.jct.patience import PATIENCE, waiting_bound_s
+from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
+from policies.jct.rigid import RUNS_ON
+
+RESTART_S = 100.0
+
+
+def menu(size: int) -> Options:
+    return Options([Option("gpu", size, 1.0, RESTART_S, f"p{size}", (size,))])
+
+
+def running(id: str, seconds: float, size: int, since_s: float = 1e5, **more: object) -> JobDemand:
+    return JobDemand(id, 2e5, menu(size), seconds, 1e5, 0, since_s, placement={"n0": size}, plan=f"p{size}", **more)
+
+
+def decided(*jobs: JobDemand, free: int) -> dict[str, int]:
+    """Devices of each job that a pass on one node of 8 changes."""
+    grants = Joint().allocate(Problem(0.0, (NodeRoom("n0", "gpu", 8, free),), jobs), 1000)
+    return {grant.id: sum(grant.placement.values()) for grant in grants}
+
+
+def test_the_shortest_starts_first_however_many_devices_it_needs() -> None:
+    wide, thin = JobDemand("wide", 0.0, menu(8), 1_000.0), JobDemand("thin", 0.0, menu(1), 5_000.0)
+    assert decided(wide, thin, free=8) == {"wide": 8}
+
+
+def test_a_running_job_stops_for_one_that_is_much_shorter_than_what_is_left_of_it_and_only_then() -> None:
+    left_s = 10_000.0
+    much = JobDemand("new", 0.0, menu(8), 0.5 * left_s)
+    little = JobDemand("new", 0.0, menu(8), (RUNS_ON + 0.1) * left_s)
+    assert decided(running("old", left_s, 8), much, free=0) == {"old": 0, "new": 8}
+    assert decided(running("old", left_s, 8), little, free=0) == {}
+
+
+def test_a_job_that_has_not_settled_is_left_alone() -> None:
+    new = JobDemand("new", 0.0, menu(8), 10.0)
+    assert decided(running("old", 10_000.0, 8, since_s=60.0), new, free=0) == {}
+
+
+def test_a_job_beyond_its_bound_comes_before_shorter_ones() -> None:
+    late_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0) + 1.0
+    late, brief = JobDemand("late", late_s, menu(8), 9_000.0), JobDemand("brief", 0.0, menu(8), 10.0)
+    assert decided(late, brief, free=8) == {"late": 8}
+
+
+def test_what_a_starved_job_will_have_is_kept_for_it_while_others_may_not_be_stopped() -> None:
+    late_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0) + 1.0
+    late, brief = JobDemand("late", late_s, menu(8), 9_000.0), JobDemand("brief", 0.0, menu(1), 10.0)
+    frozen = running("frozen", 600.0, 4, frozen=True)
+    assert decided(frozen, late, brief, free=4) == {}

@@ -1,0 +1,156 @@
+"""Statistics ride on a step's all-reduce: every rank sets its own places, and the sum is what all of them told."""
+
+import pytest
+
+from policies.ir.action import Action, Kind
+from policies.ir.timeline import Span
+from policies.model.profile import LayerProfile, ModelProfile
+from policies.pricing import make_plan
+from policies.schedules.lowering import orders_for
+from scheduler.protocol.slowdown import Slowdown, Source
+from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links, loader_bound
+from worker.adapt.meter import Meter, StageTimes
+from worker.adapt.part import foreseen
+from worker.adapt.situation import Situation
+from worker.adapt.statistics import Layout, Memory, Passage, Reading, Route, routes_of
+from worker.shapes import Shape
+
+torch = pytest.importorskip("torch")
+
+PLAN = make_plan((0, 2, 4, 6), (4,), 1, "1f1b")
+LAYER = LayerProfile("layer", 0.010, 0.010, 0.010, 1000, 0, 0)
+PROFILE = ModelProfile("m", 1, "cpu", (LAYER,) * 6)
+NOTHING = (Memory(),) * 3
+
+
+def reading(slow: tuple[float, ...] = (1, 1, 1), load_s: float = 0.0, passages: tuple[Passage, ...] = ()) -> Reading:
+    """Of PLAN, each layer taking 11 ms forward and 22 ms backward."""
+    times = {
+        (stage, stage): StageTimes(
+            len(PLAN.stages[stage].layers) * 0.011 * slow[stage],
+            len(PLAN.stages[stage].layers) * 0.022 * slow[stage],
+            load_s if stage == 0 else 0.0,
+        )
+        for stage in range(3)
+    }
+    return Reading(times, (0, 0, 0), NOTHING, (1.0, 1.0, 1.0), passages)
+
+
+def estimator() -> Estimator:
+    """With a baseline and nothing since."""
+    made = Estimator(PROFILE, PLAN)
+    for _ in range(WARM_UP + BASELINE):
+        made.take(reading())
+    return made
+
+
+def test_the_sum_of_all_ranks_vectors_is_read_back_as_what_each_told() -> None:
+    routes = routes_of(orders_for(PLAN), {stage: [Shape((2, 8), torch.float32)] for stage in (1, 2)})
+    layout = Layout(PLAN, routes)
+    assert len(routes) == 4 * 2 * 2
+    assert set(routes) == {Route(a, b, 64) for a, b in ((0, 1), (1, 0), (1, 2), (2, 1))}
+    vector = [0.0] * layout.size(stamped=True)
+    for rank in range(3):
+        meter = Meter()
+        for tag, route in enumerate(routes):
+            if route.source == rank:
+                meter.sent_s[tag] = 100.0 + tag
+            elif route.destination == rank and tag % 2:
+                meter.arrived_s[tag] = 100.25 + tag
+        told = layout.values(rank, {rank: StageTimes(rank + 1.0, 2.0, 0.5)}, rank, Memory(rank, 8), 1.5, meter)
+        for place, value in told.items():
+            assert vector[place] == 0
+            vector[place] = value
+    found = layout.read(vector)
+    assert found.times == {(rank, rank): StageTimes(rank + 1.0, 2.0, 0.5) for rank in range(3)}
+    assert found.prepared == (0, 1, 2)
+    assert found.memory == tuple(Memory(rank, 8) for rank in range(3))
+    assert found.foreseen == (1.5, 1.5, 1.5)
+    assert len(found.passages) == 8
+    assert {passage.seconds for passage in found.passages} == {0.25}
+
+
+def test_stage_times_are_a_microbatch_without_its_loading() -> None:
+    meter = Meter()
+    meter.load_s = 0.4
+    spans = [Span(0, Action(0, Kind.FORWARD, i), i, i + 0.5) for i in range(4)]
+    spans += [Span(0, Action(0, Kind.BACKWARD, i), i + 0.5, i + 0.8) for i in range(4)]
+    found = meter.stage_times(0, 2, spans)
+    assert found.forward_s == pytest.approx(0.4)
+    assert found.backward_s == pytest.approx(0.3)
+    assert found.load_s == pytest.approx(0.1)
+
+
+def test_a_device_that_slows_down_is_told_from_its_own_baseline() -> None:
+    made = estimator()
+    assert made.situation is None
+    for _ in range(RECENT):
+        made.take(reading((1, 2.5, 1)))
+    assert made.situation is not None
+    assert made.situation.slow == pytest.approx((1, 2.5, 1))
+
+
+def test_after_a_change_of_cut_the_same_device_is_as_slow_as_before() -> None:
+    made = estimator()
+    shifted = make_plan((0, 3, 4, 6), (4,), 1, "1f1b")
+    made.revised(shifted)
+    for _ in range(RECENT):
+        times = {
+            (0, 0): StageTimes(0.033, 0.066), (1, 1): StageTimes(0.0275, 0.055), (2, 2): StageTimes(0.022, 0.044),
+        }  # fmt: skip
+        made.take(Reading(times, (0, 0, 0), NOTHING, (1.0, 1.0, 1.0)))
+    assert made.situation is not None
+    assert made.situation.slow == pytest.approx((1, 2.5, 1))
+
+
+@pytest.mark.parametrize("offset_s", [0.0, 5000.0, -0.003])
+def test_a_links_time_is_told_without_comparing_clocks(offset_s: float) -> None:
+    """Rank 1's clock is offset_s ahead; a message takes 20 ms there and back."""
+    links = Links()
+    passages = (Passage(Route(0, 1, 1000), 0.020 + offset_s), Passage(Route(1, 0, 1000), 0.020 - offset_s))
+    for _ in range(3):
+        links.take(reading(passages=passages))
+    assert links.transfers_s()[0, 1] == (1000, pytest.approx(0.020))
+
+
+def test_a_link_that_is_slowed_four_times_is_reported_so() -> None:
+    made = Estimator(PROFILE, PLAN)
+
+    def crossing(seconds: float) -> tuple[Passage, ...]:
+        return tuple(Passage(Route(a, b, 1000), seconds) for a, b in ((1, 2), (2, 1)))
+
+    for _ in range(WARM_UP + BASELINE):
+        made.take(reading(passages=crossing(0.010)))
+    for _ in range(RECENT):
+        made.take(reading(passages=crossing(0.040)))
+    assert made.situation is not None
+    assert made.situation.links == {(1, 2): pytest.approx(4.0)}
+    assert made.situation.slow == pytest.approx((1, 1, 1))
+
+
+def test_a_first_stage_that_waits_for_its_loader_is_named_as_such() -> None:
+    made = estimator()
+    for _ in range(RECENT):
+        made.take(reading(load_s=0.030))
+    assert "stage 0 is bound by its loader: 30.0 of 96.0 ms" in loader_bound(made)
+    for _ in range(RECENT):
+        made.take(reading(load_s=0.001))
+    assert loader_bound(made) == ""
+
+
+def test_noise_is_no_disturbance() -> None:
+    noisy = Situation((1.15, 0.9, 1.0), {(0, 1): 1.1})
+    assert not noisy.calm
+    assert noisy.rounded(0.2).calm
+    assert not Situation((1.0, 1.5)).rounded(0.2).calm
+    assert not Situation((1.0, 0.5)).rounded(0.2).calm
+
+
+@pytest.mark.parametrize(
+    ("changes", "ratio"),
+    [({}, 2.0), ({"contested": False}, 1.0), ({"confidence": 0.2}, 1.0), ({"source": Source.OBSERVED}, 1.0)],
+)
+def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], ratio: float) -> None:
+    told = {"device": "gpu", "ratio": 2.0, "low": 1.5, "high": 3.0, "confidence": 0.9, "source": Source.FOREST}
+    assert foreseen(Slowdown(**{**told, "contested": True, **changes})) == ratio  # type: ignore[arg-type]
+    assert foreseen(None) == 1.0
