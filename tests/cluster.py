@@ -114,10 +114,9 @@ class Cluster(LocalCluster):
         """Leave nothing running, whatever the test has left."""
         if self.daemon is None or self.daemon.poll() is not None:
             return
-        jobs, _ = self.client.jobs(None, all="true")
+        jobs, _ = self.client.jobs(None)
         for job in jobs:
-            if job["result"] is None:
-                self.client.act(job["id"], "cancel")
+            self.client.act(job["id"], "cancel")
         for job in jobs:
             self.until(job["id"], lambda seen: seen["result"] is not None, "its end")
 

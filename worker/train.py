@@ -186,10 +186,8 @@ def _line(metrics: dict[str, Any]) -> str:
         return f"step {metrics['step']}: validation loss {metrics['validation_loss']!r}"
     if "mean_step_time_s" in metrics:
         deviation_s = metrics["variance_step_time_s2"] ** 0.5
-        return (
-            f"step {metrics['step']}: the last {metrics['steps']} took {metrics['mean_step_time_s'] * 1e3:.1f} ms "
-            f"each, give or take {deviation_s * 1e3:.1f} ms"
-        )
+        mean_s, steps = metrics["mean_step_time_s"], metrics["steps"]
+        return f"last {steps} steps: {mean_s * 1e3:.1f} ms each, give or take {deviation_s * 1e3:.1f} ms"
     norm = "overflowed, no update" if metrics["grad_norm"] is None else f"{metrics['grad_norm']:.6g}"
     return (
         f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm {norm}, "
