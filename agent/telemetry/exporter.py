@@ -29,6 +29,8 @@ class Exporter(Collector):
         yield from _families("jct_agent_device", ("device", "kind"), devices)
         yield from _families("jct_agent_interface", ("interface", "kind"), interfaces)
         yield from _families("jct_agent_host", (), [((), telemetry.host)])
+        slowdowns = [((one.id, one.kind), {"slowdown": one.slowdown.ratio}) for one in telemetry.devices if one.slowdown]
+        yield from _families("jct_agent_device", ("device", "kind"), slowdowns)
         yield GaugeMetricFamily("jct_agent_late_readings", "Since the agent's start.", value=telemetry.late)
 
 

@@ -142,3 +142,10 @@ def test_agents_that_share_a_machine_do_not_flee_from_each_others_cores(cluster)
     cluster.state.nodes["n1"] = replace(cluster.state.nodes["n1"], boot="another")
     assert slowdown_of(cluster.state, "n0-0") == 2.0
     assert "n0-0" in cluster.state.contested
+
+
+def test_gauges_tell_the_worst_of_each_node_and_how_many_are_contested(cluster):
+    cluster.hear(d1=1.75)
+    text = cluster.metrics().decode()
+    assert 'jctd_device_slowdown{kind="fake",node="n0"} 1.75' in text
+    assert 'jctd_devices_contested{kind="fake",node="n0"} 1.0' in text
