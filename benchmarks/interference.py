@@ -38,7 +38,7 @@ from worker.launcher import Launched, start_shim
 
 JOBS = Path(__file__).parents[1] / "tests" / "jobs"
 BLOCKS, BLOCK_S, MICROBATCHES, SIZE = 16, 0.003, 8, 2
-MESSAGE_BYTES, TRANSFER_S = 1024, 0.006
+MESSAGE_BYTES = 1024
 HOME = make_plan((0, 5, 9, 13, 18), (MICROBATCHES,), SIZE, "1f1b")
 ONSET, WINDOW, SETTLING = 25, 50, 30
 SPEC = AdaptSpec(held_s=2.0, cooldown_s=6.0, horizon_s=120.0)
@@ -47,11 +47,12 @@ COLOURS = {"static": "#9e9e9e", "restart": "#e8a33d", "jctd": "#4c8bd6", "oracle
 
 @dataclass(frozen=True)
 class Scenario:
-    """slow: factor by member. link: factor by pair of members."""
+    """slow: factor by member. link: factor by pair of members. transfer_s: of a message, undisturbed."""
 
     name: str
     slow: dict[int, float] = field(default_factory=dict)
     link: dict[tuple[int, int], float] = field(default_factory=dict)
+    transfer_s: float = 0.0005
 
     @property
     def weather(self) -> str:
@@ -66,7 +67,7 @@ class Scenario:
 SCENARIOS = (
     Scenario("device-2x", slow={1: 2.0}),
     Scenario("device-3x", slow={2: 3.0}),
-    Scenario("link-4x", link={(1, 2): 4.0}),
+    Scenario("link-4x", link={(1, 2): 4.0}, transfer_s=0.008),
 )
 
 
@@ -91,7 +92,7 @@ def best_cut(scenario: Scenario) -> ParallelPlan:
     block = LayerProfile("block", BLOCK_S, 2 * BLOCK_S, 0.0, MESSAGE_BYTES, 0, 0)
     light = LayerProfile("light", 1e-4, 1e-4, 1e-4, MESSAGE_BYTES, 0, 0)
     layers = (light, *[block] * BLOCKS, light)
-    kind = DeviceKind("cpu", link=Link(1e-4, MESSAGE_BYTES / TRANSFER_S))
+    kind = DeviceKind("cpu", link=Link(1e-4, MESSAGE_BYTES / scenario.transfer_s))
     ground = Ground(LayerCosts(ModelProfile("known", SIZE, "cpu", layers)), kind)
     cuts = (
         make_plan((0, *inner, len(layers)), (MICROBATCHES,), SIZE, "1f1b")
@@ -111,7 +112,7 @@ class Site:
     def launch(self, plan: ParallelPlan | None, kind: str = "train", name: str = "", **fields: Any) -> Launched:
         self.attempts += 1
         arguments = {"blocks": BLOCKS, "steps": 100_000, "global_batch": MICROBATCHES * SIZE, "block_s": BLOCK_S}
-        arguments |= {"weather": str(self.weather), "bytes_per_s": MESSAGE_BYTES / TRANSFER_S}
+        arguments |= {"weather": str(self.weather), "bytes_per_s": MESSAGE_BYTES / self.scenario.transfer_s}
         job = JobSpec(
             name="interference", entrypoint="devices:job", workdir=str(JOBS), arguments=arguments,
             microbatch_size=SIZE, adapt=SPEC if name == "jctd" else None,

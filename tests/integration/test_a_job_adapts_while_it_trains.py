@@ -156,13 +156,15 @@ def one_life(site: Site, weather: Weather, chooser: random.Random) -> Launched:
         HOME, adapting(site, weather, adapt=restless, arguments=arguments, profile=profile(0.001), every_s=0.3)
     )
     launched.wait(begun)
-    until = time.monotonic() + 1 + 4 * chooser.random()
-    flip = 0.0
-    while time.monotonic() < until:
-        if time.monotonic() >= flip:
-            weather.slows(**{f"m{chooser.randrange(4)}": 6.0})
-            flip = time.monotonic() + 1.0
-        launched.poll(max(0.0, min(until, flip) - time.monotonic()))
+    slow, until = 0, None
+    while until is None or time.monotonic() < until:
+        slow = (slow + 1) % 4
+        weather.slows(**{f"m{slow}": 6.0})
+        flip = time.monotonic() + 2.5
+        while time.monotonic() < min(flip, until or flip):
+            launched.poll(max(0.0, min(flip, until or flip) - time.monotonic()))
+        if until is None and launched.pilot.revision:
+            until = time.monotonic() + 4 * chooser.random()
     os.kill(chooser.choice(sorted(member_pids(launched).values())), signal.SIGKILL)
     launched.wait(all_have_ended, timeout_s=10)
     launched.wait(timeout_s=10)

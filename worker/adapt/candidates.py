@@ -9,7 +9,7 @@ from policies.partition.blocks import Bounds
 from policies.partition.cuts import Cutter
 from policies.partition.repartition import improve
 from policies.pricing import split
-from worker.adapt.pricing import held_bytes, moved_bytes, pays, saved_s, step_s
+from worker.adapt.pricing import LEAST_GAIN, held_bytes, moved_bytes, pays, saved_s, step_s
 from worker.adapt.situation import Ground, Situation
 
 EVALUATIONS = 1500
@@ -59,7 +59,7 @@ def best_change(
         found = Candidate(plan, terms.overhead_s + step_s(plan, ground, situation), cost_s)
         if not pays(
             now_s, found.step_s, cost_s, left_s=terms.left_s, horizon_s=terms.horizon_s,
-            changes_per_s=terms.changes_per_s,
+            changes_per_s=terms.changes_per_s, least_gain=0.0 if situation.calm else LEAST_GAIN,
         ):  # fmt: skip
             continue
         if best is None or _worth(now_s, found, over_s) > _worth(now_s, best, over_s):

@@ -11,7 +11,7 @@ from policies.timing import Compiled, compiled, index_schedule, step_time_s
 from worker.adapt.situation import Ground, Situation, neighbours, pair_of
 
 LEAST_GAIN = 0.03
-"""A change that promises less than this share of a step is not worth its risk."""
+"""A change that promises less than this share of a step is not worth its risk; the way home has none."""
 
 
 def step_s(plan: ParallelPlan, ground: Ground, situation: Situation) -> float:
@@ -79,14 +79,21 @@ def held_bytes(plan: ParallelPlan, ground: Ground) -> tuple[float, ...]:
 
 
 def pays(
-    old_s: float, new_s: float, cost_s: float, *, left_s: float, horizon_s: float, changes_per_s: float
+    old_s: float,
+    new_s: float,
+    cost_s: float,
+    *,
+    left_s: float,
+    horizon_s: float,
+    changes_per_s: float,
+    least_gain: float = LEAST_GAIN,
 ) -> bool:
     """Whether a faster step pays for the change (FORMULAS B5.6).
 
     A job that ends: what is left of it, at most the horizon, must get shorter by more than the change costs. An
     environment that changes at a rate: `ln(g_new / g_old) > rate x cost`. left_s: at the old speed.
     """
-    if new_s >= old_s * (1 - LEAST_GAIN):
+    if new_s >= old_s * (1 - least_gain):
         return False
     return saved_s(old_s, new_s, min(left_s, horizon_s)) > cost_s and math.log(old_s / new_s) > changes_per_s * cost_s
 
