@@ -6,12 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from scheduler.protocol.spec import AdaptSpec
 from worker.adapt.candidates import Candidate, Terms, best_change, bounds_of, relief
-from worker.adapt.estimate import RECENT, Estimator, loader_bound
+from worker.adapt.diagnosis import loader_bound, telemetry
+from worker.adapt.estimate import RECENT, Estimator
 from worker.adapt.loop import (
     Acknowledged,
     Event,
@@ -73,6 +75,10 @@ class Adapter:
     @property
     def revision(self) -> int:
         return self._loop.revision
+
+    def telemetry(self) -> dict[str, Any]:
+        """What is measured of stages and links; empty until a baseline and some steps after it are known."""
+        return telemetry(self._estimator) if self._estimator.situation is not None else {}
 
     def take(self, reading: Reading, step: int, step_s: float) -> None:
         """A step has ended."""
