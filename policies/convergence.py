@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from scipy.optimize import least_squares
+
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
@@ -59,3 +62,44 @@ def smoothness(gradients: Sequence[float], steps: Sequence[float], quantile: flo
         raise ValueError(f"an estimate needs at least 100 iterations, got {len(gradients)}")
     ratios = sorted(change / step for change, step in zip(gradients, steps, strict=True) if step > 0)
     return ratios[min(len(ratios) - 1, int(quantile * len(ratios)))]
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Of one step's gradients (B5.4). squared: |true gradient|^2. variance: of one sample's gradient, summed."""
+
+    squared: float
+    variance: float
+
+
+def gradient_noise(parts: Sequence[float], mean: float, size: int) -> Noise:
+    """Unbiased, from squared norms of the n micro-batches' gradients and of their mean. size: samples of a micro-batch.
+
+    Raises:
+        ValueError: one micro-batch tells nothing of its spread.
+    """
+    n = len(parts)
+    if n < 2:
+        raise ValueError("gradient noise needs at least two micro-batches")
+    average = sum(parts) / n
+    return Noise((n * mean - average) / (n - 1), (average - mean) * n * size / (n - 1))
+
+
+def noise_scale(steps: Sequence[Noise]) -> float:
+    """Samples of a batch at which noise and gradient are equal (B5.4: phi): the ratio of the means over many steps."""
+    squared = sum(step.squared for step in steps)
+    return sum(step.variance for step in steps) / squared if squared > 0 else math.inf
+
+
+def loss_floor(losses: Sequence[float]) -> float:
+    """f*, from l(t) = 1 / (b0 t + b1) + b2 with b2 >= 0, fitted to the losses by least squares (B2.7)."""
+    steps, values = np.arange(len(losses)), np.asarray(losses)
+    spread = max(values.max() - values.min(), 1e-12)
+
+    def residuals(b: np.ndarray) -> np.ndarray:
+        found: np.ndarray = 1 / (b[0] * steps + b[1]) + b[2] - values
+        return found
+
+    start = [1 / (spread * max(len(losses), 1)), 1 / spread, max(values.min() - 0.1 * spread, 0.0)]
+    bounds = ([0.0, 1e-12, 0.0], [np.inf, np.inf, max(float(values.max()), 1e-12)])
+    return float(least_squares(residuals, start, bounds=bounds, x_scale=np.abs(start) + 1e-9).x[2])

@@ -40,7 +40,7 @@ def plan(
     return ParallelPlan(stages, microbatches, size, schedule, precision)
 
 
-ATTEMPT_FIELDS = ("fingerprint", "start_timeout_s", "nonce", "hold_at", "profile")
+ATTEMPT_FIELDS = ("fingerprint", "start_timeout_s", "nonce", "hold_at", "profile", "measure_after")
 
 
 class Site:

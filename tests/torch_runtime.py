@@ -26,7 +26,8 @@ CASES = (
     ("zbv", 6, None),
     ("dualpipev", 6, None),
 )
-_TYPES = {op: _ComputationType.from_str(str(op)) for op in Op}
+_OURS = {Op.SEND_LAYER, Op.RECV_LAYER}
+_TYPES = {op: _ComputationType.from_str(str(op)) for op in Op if op not in _OURS}
 
 
 def torch_schedule(schedule: Schedule, stages: list[PipelineStage]) -> _PipelineScheduleRuntime:

@@ -1,5 +1,6 @@
 """Which samples a step trains on: a pure function of seed, step and global batch, whatever the plan."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -19,20 +20,20 @@ class Batches:
         data: Data,
         seed: int,
         shuffle: bool,
-        global_batch: int,
+        samples_before: Callable[[int], int],
         size: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        """size: samples in each micro-batch."""
+        """samples_before: the global index of a step's first sample. size: samples in each micro-batch."""
         self.data, self.seed, self.shuffle = data, seed, shuffle
-        self.global_batch, self.size, self.device, self.dtype = global_batch, size, device, dtype
+        self.samples_before, self.size, self.device, self.dtype = samples_before, size, device, dtype
         self._order = lru_cache(maxsize=2)(self._order_of_epoch)
         self._get = lru_cache(maxsize=1)(self._samples)
 
     def indices(self, step: int, microbatch: int) -> list[int]:
         """Sample indices: the step's global samples cut into micro-batches; each epoch is one pass over the data."""
-        first = step * self.global_batch + microbatch * self.size
+        first = self.samples_before(step) + microbatch * self.size
         count = len(self.data)
         return [self._place(*divmod(sample, count)) for sample in range(first, first + self.size)]
 

@@ -15,11 +15,12 @@ import torch
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause, Target
+from worker.abilities import dtype_of, is_synchronous, own_layers, programs_of
 from worker.adapt.meter import Meter
 from worker.control import Control
 from worker.entrypoint import user_exception
 from worker.errors import Ended, PeerLost
-from worker.generation import Generation, dtype_of, is_synchronous, own_layers, programs_of
+from worker.generation import Generation
 from worker.layer import Layer, build_layers
 from worker.progress import Progress
 from worker.rendezvous import Rendezvous

@@ -12,6 +12,7 @@ import torch
 
 from scheduler.protocol.messages import Cause
 from scheduler.protocol.spec import JobSpec
+from worker import rampup
 from worker.errors import Ended, one_line
 from worker.sdk import PipelineJob
 
@@ -40,6 +41,12 @@ def load(spec: JobSpec) -> PipelineJob:
         job.total_steps = spec.total_steps
     if spec.global_batch is not None:
         job.global_batch = spec.global_batch
+    if spec.batch_rampup:
+        job.batch_rampup = spec.batch_rampup
+    try:
+        rampup.check(job.batch_rampup, job.global_batch)
+    except ValueError as error:
+        raise Ended(Cause.BAD_SPEC, str(error)) from None
     return job
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 import torch
@@ -13,11 +14,13 @@ from policies.ir.instruction import Instruction, Op, Program
 from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause
 from worker.errors import Ended
+from worker.reduction import Reduction
 from worker.shapes import Shape
 from worker.stage import Stage
 from worker.transport import Group, Work
 
 COMPUTING = frozenset(Op(kind) for kind in Kind)
+BACKWARD = COMPUTING - {Op.FORWARD}
 RECEIVING = frozenset({Op.RECV_FORWARD, Op.RECV_BACKWARD})
 
 Message = tuple[str, int, int, int]
@@ -46,6 +49,26 @@ def forward_only(program: Program) -> Program:
     return tuple(instruction for instruction in program if instruction.op in kept)
 
 
+AHEAD = 2
+"""Receives that wait for messages of one kind: a message that finds none costs gloo another round trip."""
+
+
+def posted_ahead(program: Program) -> Program:
+    """Each receive moved up to where the one AHEAD of it in its channel was; the first ones to the very beginning."""
+    channels: dict[tuple[Op, int, int | None], list[Instruction]] = {}
+    for do in program:
+        if do.op in RECEIVING:
+            channels.setdefault((do.op, do.stage, do.peer), []).append(do)
+    made = [do for receives in channels.values() for do in receives[:AHEAD]]
+    waiting = {channel: iter(receives[AHEAD:]) for channel, receives in channels.items()}
+    for do in program:
+        if do.op in RECEIVING:
+            made += islice(waiting[do.op, do.stage, do.peer], 1)
+        else:
+            made.append(do)
+    return tuple(made)
+
+
 class Executor:
     """Runs one program of one rank over its stages, step after step.
 
@@ -65,9 +88,10 @@ class Executor:
         shapes: Mapping[int, Sequence[Shape]],
         device: torch.device,
         slices: int = 1,
+        reductions: Mapping[int, Reduction] | None = None,
         carry: Callable[[Instruction], None] | None = None,
     ) -> None:
-        """carry: posts a piece of a layer that changes ranks, in programs that have such."""
+        """reductions: of stages with replicas. carry: posts a piece of a layer that changes ranks."""
         self._stages, self._last, self._group, self._tags = stages, last, group, tags
         self._shapes, self._device = shapes, device
         self._slices = slices
@@ -88,7 +112,9 @@ class Executor:
         }
         if carry is not None:
             bind |= {op: partial(partial, carry) for op in (Op.SEND_LAYER, Op.RECV_LAYER)}
-        self._calls = [(instruction, bind[instruction.op](instruction)) for instruction in program]
+        self._calls = [(instruction, bind[instruction.op](instruction)) for instruction in posted_ahead(program)]
+        for stage, reduction in (reductions or {}).items():
+            self._reduce(stage, reduction)
 
     def run(self, source: Source, step: int, scale: float) -> dict[int, Tensor]:
         """One pass. Returns the losses (detached scalars) of the micro-batches whose last stage is here.
@@ -125,6 +151,20 @@ class Executor:
             self._group.finish(work)
         self._sending.clear()
         return self._losses
+
+    def _reduce(self, stage: int, reduction: Reduction) -> None:
+        """The stage's last backward brings its gradients on their way."""
+        found = [i for i, (do, _) in enumerate(self._calls) if do.stage == stage and do.op in BACKWARD]
+        if not found:
+            return
+        do, call = self._calls[found[-1]]
+
+        def last() -> None:
+            reduction.arm()
+            call()
+            reduction.close()
+
+        self._calls[found[-1]] = do, last
 
     # --- binding -----------------------------------------------------------------------------------------------
 

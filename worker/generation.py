@@ -9,9 +9,10 @@ from torch import Tensor
 from policies.ir.instruction import Instruction, Op, Program, digest
 from policies.ir.plan import ParallelPlan
 from policies.ir.timeline import Span
-from policies.schedules.catalogue import FAMILIES
+from policies.pricing import split
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.messages import Cause
+from worker.abilities import AUTOCAST, check_rampup, dtype_of, is_synchronous, programs_of
 from worker.adapt.meter import Meter
 from worker.adapt.statistics import Route, routes_of
 from worker.batches import Batches, Window
@@ -19,39 +20,16 @@ from worker.carry import Carrier
 from worker.errors import Ended
 from worker.executor import Executor, Message, Source, forward_only, message_tags
 from worker.layer import Layer, tied_parameters
+from worker.reduction import Reduction
 from worker.rendezvous import Rendezvous
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, find_shapes
 from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
 from worker.stage import Stage
 from worker.ties import Ties
-from worker.transport import Groups, bucket_sum
+from worker.transport import Groups
 from worker.versions import LEAST_VERSIONS, Rate, VersionedStage
 from worker.world import World
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.float32}
-"""Of parameters and optimizer state, by precision."""
-AUTOCAST = {"bfloat16": torch.bfloat16}
-"""What is computed in another dtype than the parameters'."""
-
-
-def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
-    """Global indices of the layers that this rank holds."""
-    return [index for stage in plan.stages if rank in stage.ranks for index in stage.layers]
-
-
-def dtype_of(plan: ParallelPlan) -> torch.dtype:
-    """Of the plan's parameters. Raises Ended, NOT_SUPPORTED, for what this worker cannot honour."""
-    if plan.offload:
-        raise Ended(Cause.NOT_SUPPORTED, "an optimizer offloaded to host memory is not supported yet")
-    if plan.precision not in DTYPES:
-        raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
-    return DTYPES[plan.precision]
-
-
-def is_synchronous(plan: ParallelPlan) -> bool:
-    """Weights change between steps only. What is not known has no schedule at all."""
-    return plan.schedule not in FAMILIES or not FAMILIES[plan.schedule].asynchronous
 
 
 class Generation:
@@ -84,23 +62,26 @@ class Generation:
         self.routes: dict[int, tuple[Route, ...]] = {}
         """Of the messages of so many steps without a drain, by tag; for a meter."""
         self.layers = [layers[index] for index in sorted(layers)]
-        self._replicas = {}
-        for index, stage in enumerate(plan.stages):
-            if rank in stage.ranks:
-                self._replicas[index] = groups.among(stage.ranks)
+        here = [index for index, stage in enumerate(plan.stages) if rank in stage.ranks]
         self.asynchronous = not is_synchronous(plan)
         self._last = len(plan.stages) - 1
         self.batches = self._batches(job, plan)
         programs = programs_of(plan)
         self._slices = 1 + max(instruction.chunk for program in programs for instruction in program)
         self._lengths = self._slice_lengths()
-        self._stages = {index: self._stage(index, layers) for index in self._replicas}
+        self._stages = {index: self._stage(index, layers) for index in here}
+        self._reductions = {
+            index: Reduction(groups.among(f"stage{index}", plan.stages[index].ranks), self._stages[index].layers)
+            for index in here
+            if len(plan.stages[index].ranks) > 1
+        }
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
-        if any(instruction.op is Op.BACKWARD_WEIGHT for instruction in programs[rank]):
+        self.splits = any(do.op is Op.BACKWARD_WEIGHT for program in programs for do in program)
+        if self.splits:
             for stage_here in self._stages.values():
                 stage_here.split_backward()
         if shapes is None:
@@ -113,10 +94,10 @@ class Generation:
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        self._program, self._tags = programs[rank], message_tags(programs)
+        self._tags = message_tags(programs)
         self._note_routes(programs, 1)
-        self._runs = {1: self._executor(self._program, self._tags)}
-        self._evaluation = self._executor(forward_only(self._program), self._tags)
+        self._runs = {plan.microbatches: self._executor(programs[rank], self._tags)}
+        self._evaluation = self._executor(forward_only(programs[rank]), self._tags)
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -153,22 +134,47 @@ class Generation:
     def _executor(
         self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
     ) -> Executor:
-        group, last = self.groups.world, self._last
-        if self.meter is not None:
-            group = self.meter.group(group)
-        return Executor(program, self._stages, last, group, tags, self._entering, self._device, self._slices, carry)
+        group = self.groups.world
+        return Executor(
+            program,
+            self._stages,
+            self._last,
+            group if self.meter is None else self.meter.group(group),
+            tags,
+            self._entering,
+            self._device,
+            self._slices,
+            self._reductions,
+            carry,
+        )
 
-    def _training(self, steps: int, carrier: Carrier | None) -> Executor:
-        """The executor of so many steps without a drain in between, or of one with layers that change ranks."""
+    def _training(self, microbatches: int, carrier: Carrier | None) -> Executor:
+        """For so many micro-batches without a drain in between, with layers that change ranks where there are such."""
         if carrier is not None:
-            return self._executor(carrier.program(self._program), self._tags, carrier.run)
-        if steps not in self._runs:
-            plan, count = self.plan, steps * self.plan.microbatches
-            stages = tuple(replace(stage, shares=(count,)) for stage in plan.stages)
-            programs = orders_for(replace(plan, stages=stages, microbatches=count))
-            self._note_routes(programs, steps)
-            self._runs[steps] = self._executor(programs[self.rank], message_tags(programs))
-        return self._runs[steps]
+            program, tags = self._lowered(microbatches)
+            return self._executor(carrier.program(program), tags, carrier.run)
+        if microbatches not in self._runs:
+            self._runs[microbatches] = self._executor(*self._lowered(microbatches))
+        return self._runs[microbatches]
+
+    def _lowered(self, microbatches: int) -> tuple[Program, Mapping[Message, int]]:
+        """This rank's program and the messages' tags for so many micro-batches, shared out as in the plan.
+
+        A message of a smaller step has the tag that it has in the plan's own.
+        """
+        plan = self.plan
+        stages = tuple(replace(stage, shares=split(microbatches, stage.shares)) for stage in plan.stages)
+        if microbatches == plan.microbatches:
+            stages = plan.stages
+        programs = orders_for(replace(plan, stages=stages, microbatches=microbatches))
+        if microbatches <= plan.microbatches:
+            return programs[self.rank], self._tags
+        self._note_routes(programs, microbatches // plan.microbatches)
+        return programs[self.rank], message_tags(programs)
+
+    def microbatches_at(self, step: int) -> int:
+        """Of one step; fewer than the plan's while the batch ramps up."""
+        return self.job.batch_at(step) // self.plan.microbatch_size
 
     def relieve(self) -> None:
         """Memory is short: weight versions that are not used next go to host memory, from now on."""
@@ -203,25 +209,31 @@ class Generation:
         return self.plan.layer_count + self.plan.microbatches
 
     def train(
-        self, step: int, steps: int, rate: Rate, spans: list[Span] | None = None, carrier: Carrier | None = None
+        self,
+        step: int,
+        steps: int,
+        rate: Rate,
+        spans: list[Span] | None = None,
+        carrier: Carrier | None = None,
+        loss_scale: float = 1.0,
     ) -> dict[int, float]:
         """Forward and backward of `steps` steps from `step`; returns this rank's part of steps x width values.
 
         Synchronous: one step; gradients are left in the parameters, summed over micro-batches and replicas.
         Asynchronous: a window; stages have stepped by themselves, at `rate`. spans: takes what ran when. carrier: of
-        layers that change ranks beside a synchronous step.
+        layers that change ranks beside a synchronous step. loss_scale: of gradients, and squared of norms.
         """
-        executor = self._training(steps, carrier)
+        count, layers, width = self.microbatches_at(step), self.plan.layer_count, self.width
+        executor = self._training(steps * count, carrier)
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
-        scale = 1.0 if self.plan.schedule == "async-1f1b" else 1 / self.plan.microbatches
-        source = self._source(Window(self.batches, step, self.plan.microbatches))
+        scale = 1.0 if self.plan.schedule == "async-1f1b" else loss_scale / count
+        source = self._source(Window(self.batches, step, count))
         if spans is None:
             losses = executor.run(source, step, scale)
         else:
             losses = executor.run_traced(source, step, scale, self.rank, spans)
-        count, layers, width = self.plan.microbatches, self.plan.layer_count, self.width
         of_microbatch = self._by_microbatch(losses)
         values = {width * (i // count) + layers + i % count: loss for i, loss in of_microbatch.items()}
         values |= self._norms()
@@ -248,10 +260,8 @@ class Generation:
         return values
 
     def _sum_gradients(self) -> None:
-        for index, stage in self._stages.items():
-            group = self._replicas[index]
-            if group.size > 1:
-                bucket_sum(group, [gradient for layer in stage.layers for gradient in layer.all_gradients()])
+        for reduction in self._reductions.values():
+            reduction.finish()
         self._ties.sum_gradients()
 
     def evaluate(self, batch: int, source: Batches) -> dict[int, float]:
@@ -264,14 +274,19 @@ class Generation:
             stage.train(True)
         return self._by_microbatch(losses)
 
+    @property
+    def stages(self) -> list[Stage]:
+        """Those of this rank."""
+        return list(self._stages.values())
+
+    def counted_layers(self) -> list[Layer]:
+        """The layers that this rank answers for: replica 0's, so that every layer counts once."""
+        counted = [index for index in self._stages if self.plan.stages[index].ranks[0] == self.rank]
+        return [layer for index in counted for layer in self._stages[index].layers]
+
     def gradient_norms(self) -> dict[int, float]:
-        """Squared norm of each layer that this rank answers for: replica 0's, so that every layer counts once."""
-        return {
-            layer.index: layer.squared_gradient_norm()
-            for index, stage in self._stages.items()
-            if self.plan.stages[index].ranks[0] == self.rank
-            for layer in stage.layers
-        }
+        """Squared norm of each layer that this rank answers for."""
+        return {layer.index: layer.squared_gradient_norm() for layer in self.counted_layers()}
 
     def exchange(self, values: Mapping[int, float], size: int) -> list[float]:
         """Sum sparse vectors of `size` over all ranks. Each place is set by one rank at most, so the sum is exact."""
@@ -285,15 +300,9 @@ class Generation:
         validation = self.job.validation
         if validation is None:
             return None
-        return Batches(
-            validation.data,
-            self.job.seed,
-            False,
-            self.plan.global_batch,
-            self.plan.microbatch_size,
-            self._device,
-            self.batches.dtype,
-        )
+        size, seed, dtype = self.plan.microbatch_size, self.job.seed, self.batches.dtype
+        whole = self.plan.global_batch
+        return Batches(validation.data, seed, False, lambda batch: batch * whole, size, self._device, dtype)
 
     def _batches(self, job: PipelineJob, plan: ParallelPlan) -> Batches:
         if plan.global_batch != job.global_batch:
@@ -302,30 +311,6 @@ class Generation:
                 f"the plan's {plan.microbatches} micro-batches of {plan.microbatch_size} are not the job's global "
                 f"batch of {job.global_batch}",
             )
-        return Batches(
-            job.data, job.seed, job.shuffle, plan.global_batch, plan.microbatch_size, self._device, dtype_of(plan)
-        )
-
-
-def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
-    """The plan's programs, rank by rank.
-
-    Raises:
-        Ended: NOT_SUPPORTED for a plan that this worker cannot run, with the reason.
-    """
-    dtype_of(plan)
-    family = FAMILIES.get(plan.schedule)
-    if family is not None and family.sliced and any(stage.recompute for stage in plan.stages):
-        raise Ended(Cause.NOT_SUPPORTED, f"recompute with the sliced {plan.schedule!r}: not supported yet")
-    if family is not None and family.asynchronous:
-        if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
-            what = "replicas" if plan.replicas > 1 else "recompute"
-            raise Ended(Cause.NOT_SUPPORTED, f"{what} with the asynchronous {plan.schedule!r}: not supported yet")
-        if plan.microbatches < len(plan.stages):
-            raise Ended(
-                Cause.NOT_SUPPORTED, f"{plan.schedule!r} needs a micro-batch for each of {len(plan.stages)} stages"
-            )
-    try:
-        return orders_for(plan)
-    except ValueError as error:
-        raise Ended(Cause.NOT_SUPPORTED, f"the plan cannot run: {error}") from None
+        check_rampup(job.batch_rampup, plan)
+        size = plan.microbatch_size
+        return Batches(job.data, job.seed, job.shuffle, job.samples_before, size, self._device, dtype_of(plan))

@@ -95,7 +95,10 @@ class Layer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.drop_gradients()
+
+    def drop_gradients(self) -> None:
+        self.module.zero_grad(set_to_none=True)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors (not copied) by key, and the optimizer's plain values: {parameter: {key: value}}."""

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 
 from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
+from worker.abilities import dtype_of, own_layers
 from worker.adapt.adapter import Adapter
 from worker.adapt.memory import Gauge
 from worker.adapt.meter import Meter
@@ -19,13 +19,14 @@ from worker.adapt.revision import Revise, Reviser, revised
 from worker.carry import Carrier
 from worker.change import Dropped, Proposal, Standing, Switch, announce, join
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.loader import Loaded, Loader, candidates
 from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.saver import Saver
+from worker.checkpoint.store import open_store
 from worker.control import Control
+from worker.convergence import Measuring
 from worker.errors import Ended
-from worker.generation import Generation, dtype_of, own_layers
+from worker.generation import Generation
 from worker.layer import Layer, build_layers, fingerprint
 from worker.metrics import Metrics
 from worker.pilot import Pilot
@@ -81,7 +82,10 @@ class Member:
         self._target = target
         self._timeout_s = target.spec.start_timeout_s
         checkpoint = target.spec.job.checkpoint
-        self._directory = Directory(checkpoint.dir) if checkpoint is not None else None
+        try:
+            self._store = open_store(checkpoint.dir) if checkpoint is not None else None
+        except ValueError as error:
+            raise Ended(Cause.BAD_SPEC, str(error)) from None
         self._meter = Meter() if target.spec.job.adapt is not None and target.spec.profile is not None else None
         self._gauge = Gauge(device)
 
@@ -110,6 +114,7 @@ class Member:
         progress = Progress(step=loaded.step, save_begun=loaded.step, save_no=target.save_no)
         if loaded.manifest is not None:
             progress.saved = loaded.step
+            progress.loss_scale, progress.good_steps = loaded.manifest.loss_scale, loaded.manifest.good_steps
             progress.first_evaluation = loaded.manifest.first_evaluation
             progress.last_evaluation = loaded.manifest.last_evaluation
         if generation.is_pilot:
@@ -138,10 +143,10 @@ class Member:
 
     def _load(self, layers: dict[int, Layer], meet: Rendezvous, generation: Generation, model: str) -> Loaded:
         checkpoint = self.spec.job.checkpoint
-        if self._directory is None or checkpoint is None:
+        if self._store is None or checkpoint is None:
             return Loaded()
         loader = Loader(
-            self._directory,
+            self._store,
             list(layers.values()),
             meet,
             generation.rank,
@@ -152,10 +157,10 @@ class Member:
         if not generation.is_pilot:
             return loader.follow()
         try:
-            catalogue.claim(self._directory, self._target.job, self._target.attempt, self.spec.nonce)
+            catalogue.claim(self._store, self._target.job, self._target.attempt, self.spec.nonce)
         except OSError as error:
-            self.control.note(f"checkpoint directory {self._directory.root} cannot be written: {error.strerror}")
-        loaded = loader.lead(candidates(self._directory, checkpoint.resume, self._target.job))
+            self.control.note(f"checkpoint directory {self._store.place} cannot be written: {error.strerror}")
+        loaded = loader.lead(candidates(self._store, checkpoint.resume, self._target.job))
         if loaded.lost:
             self.control.note(loaded.lost)
         elif loaded.manifest is not None:
@@ -164,18 +169,18 @@ class Member:
 
     def _warn_of_little_room(self, last: Manifest) -> None:
         """A save that will not fit is better told before it is needed. The last checkpoint tells how much one takes."""
-        assert self._directory is not None
+        assert self._store is not None
         needed = sum(layer.bytes for layer in last.layers)
-        free = shutil.disk_usage(self._directory.root).free
-        if free < needed:
+        free = self._store.free_bytes()
+        if free is not None and free < needed:
             self.control.note(
-                f"{self._directory.root} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
+                f"{self._store.place} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
             )
 
     def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
         """Raises Ended where going on from this checkpoint would silently train something else."""
-        assert self._directory is not None
-        what = f"the checkpoint of step {found.step} in {self._directory.root}"
+        assert self._store is not None
+        what = f"the checkpoint of step {found.step} in {self._store.place}"
         if found.fingerprint != model:
             raise Ended(
                 Cause.CHECKPOINT_BROKEN,
@@ -186,11 +191,12 @@ class Member:
                 Cause.CHECKPOINT_BROKEN,
                 f"{what} is in {found.plan.precision}, the plan asks for {generation.plan.precision}",
             )
-        if found.global_batch != self.job.global_batch or found.rng.seed != self.job.seed:
+        samples = self.job.samples_before(found.step)
+        if (found.global_batch, found.samples, found.rng.seed) != (self.job.global_batch, samples, self.job.seed):
             raise Ended(
                 Cause.CHECKPOINT_BROKEN,
-                f"{what} was trained with global batch {found.global_batch} and seed {found.rng.seed}, not "
-                f"{self.job.global_batch} and {self.job.seed}; samples would be lost or doubled",
+                f"{what} was trained with global batch {found.global_batch}, seed {found.rng.seed} and {found.samples} "
+                f"samples, not {self.job.global_batch}, {self.job.seed} and {samples}; some would be lost or doubled",
             )
 
     # --- later generations -------------------------------------------------------------------------------------
@@ -304,9 +310,9 @@ class Member:
         """Everything around a generation that is ready to train. before: what it is a revision of."""
         world, checkpoint = generation.world, self.spec.job.checkpoint
         saver = None
-        if self._directory is not None and checkpoint is not None:
+        if self._store is not None and checkpoint is not None:
             saver = Saver(
-                self._directory,
+                self._store,
                 lambda: world.connect_again(self._timeout_s),
                 self._target.job,
                 self._target.attempt,
@@ -338,9 +344,12 @@ class Member:
         timelines = Timelines(meet, generation.rank, generation.plan.world_size, folder)
         carry = functools.partial(self._carry, generation, layers, proposal)
         move = functools.partial(self._move, generation, layers, part)
+        after = self.spec.measure_after
+        measuring = Measuring(generation, after, folder) if after is not None else None
         trainer = Trainer(
-            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at, part, move
-        )
+            generation, self.control, progress, saver, pilot, metrics, model, timelines, carry, ready_at, part, move,
+            measuring,
+        )  # fmt: skip
         return Present(generation, layers, trainer, proposal, model, part)
 
     def _part(self, generation: Generation, meet: Rendezvous, before: Present | None) -> Part | None:

@@ -1,6 +1,7 @@
 """metrics.jsonl: one JSON object for each step, written by the pilot's member.
 
-step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex, learning_rate,
+step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex (null and "inf" or
+"nan" where float16 overflowed and the update was left out), learning_rate,
 samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
 evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
 `validation_loss` (and its hex). Every 100 steps of one plan have an object with their mean_step_time_s and
@@ -10,6 +11,7 @@ variance_step_time_s2; of a job that adapts also with stages (forward, backward 
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ class Metrics:
             step=step,
             loss=loss,
             loss_hex=loss.hex(),
-            grad_norm=grad_norm,
+            grad_norm=grad_norm if math.isfinite(grad_norm) else None,
             grad_norm_hex=grad_norm.hex(),
             learning_rate=learning_rate,
             samples=samples,

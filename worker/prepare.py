@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from worker.abilities import dtype_of
 from worker.carry import Carrier
 from worker.entrypoint import user_exception
 from worker.errors import Ended
-from worker.generation import dtype_of
 from worker.layer import Layer, build_layers
 from worker.reshard import Transfer, carried, incoming, outgoing
 from worker.sdk import PipelineJob

@@ -78,7 +78,7 @@ def _loss(job: PipelineJob, size: int, device: torch.device) -> Callable[[Tensor
 
 
 def _batches(job: PipelineJob, size: int, device: torch.device) -> Batches:
-    return Batches(job.data, job.seed, job.shuffle, job.global_batch, size, device, torch.float32)
+    return Batches(job.data, job.seed, job.shuffle, job.samples_before, size, device, torch.float32)
 
 
 def _measure(

@@ -181,13 +181,15 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--slices", type=int, default=1)
     made.add_argument("--cut", choices=("layers", "time"), default="layers")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    made.add_argument("--dtype", choices=("float32", "float64", "bfloat16"), default="float32")
+    made.add_argument("--dtype", choices=("float32", "float64", "bfloat16", "float16"), default="float32")
     made.add_argument("--steps", type=int)
     made.add_argument("--change", action="append", default=[], help='"5:stages=2,schedule=zb-h1", before step 5')
     made.add_argument("--migrate", action="append", default=[], help='"8:2->1", before step 8')
     made.add_argument("--adapt", nargs="?", const="", help='"held_s=5,cooldown_s=60": what differs from the defaults')
-    made.add_argument("--checkpoint", type=Path)
+    made.add_argument("--checkpoint", help="a directory, or a URL that fsspec knows")
     made.add_argument("--metrics", type=Path)
+    made.add_argument("--profile", type=Path, help="measure convergence, and write it with the layers' profile here")
+    made.add_argument("--measure-after", type=int, default=50, help="steps of warm-up before convergence is measured")
     return made
 
 

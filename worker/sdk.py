@@ -7,6 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from worker import rampup
+
 Builder = Callable[[], nn.Module]
 Layers = Mapping[str, Builder] | nn.Sequential | Sequence[nn.Module | Builder | tuple[str, nn.Module | Builder]]
 
@@ -68,7 +70,11 @@ class PipelineJob:
     loss: loss(output, targets) -> scalar, the MEAN over the samples it is given.
     optimizer: optimizer(parameters) -> a torch optimizer. Called once for each layer with parameters.
     learning_rate: function of the step (from 0), set on every parameter group; None leaves the optimizer's own.
+    scale_learning_rate: multiply it by each step's batch over the global batch given here: linear scaling, for ramp-ups
+        and for job files with a `global_batch` of their own. Without it a rate is never scaled.
     global_batch: samples in one step, over all micro-batches and replicas; never changes by resizing.
+    batch_rampup: (until step, batch) pairs: the first steps train on smaller batches, each a whole number of
+        micro-batches.
     clip_norm: global gradient norm above which gradients are scaled down; None: no clipping.
     seed: keys initialisation, sample order and dropout.
     ties: groups of parameters, each "layer/parameter", that are one: they start equal and get the sum of their
@@ -85,6 +91,8 @@ class PipelineJob:
     global_batch: int
     total_steps: int
     learning_rate: Callable[[int], float] | None = None
+    scale_learning_rate: bool = False
+    batch_rampup: rampup.Rampup = ()
     validation: Validation | None = None
     clip_norm: float | None = None
     shuffle: bool = True
@@ -105,6 +113,10 @@ class PipelineJob:
         for field in ("loss", "optimizer"):
             if not callable(getattr(self, field)):
                 raise TypeError(f"{field} must be callable, got {type(getattr(self, field)).__name__}")
+        rampup.check(self.batch_rampup, self.global_batch)
+        if self.scale_learning_rate and self.learning_rate is None:
+            raise ValueError("scale_learning_rate needs a learning_rate, which it can multiply")
+        self._rates_batch = self.global_batch
         if not isinstance(self.data, Data):
             raise TypeError("data must have __len__() and samples(indices); TensorData(inputs, targets) is one")
         if len(self.data) < 1:
@@ -115,6 +127,21 @@ class PipelineJob:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.named_layers)
+
+    def batch_at(self, step: int) -> int:
+        """Samples that a step, counted from 0, trains on."""
+        return rampup.batch_at(step, self.batch_rampup, self.global_batch)
+
+    def samples_before(self, step: int) -> int:
+        """The global index of a step's first sample."""
+        return rampup.samples_before(step, self.batch_rampup, self.global_batch)
+
+    def rate_at(self, step: int) -> float | None:
+        """The learning rate of a step, None where the optimizer's own is used."""
+        if self.learning_rate is None:
+            return None
+        rate = float(self.learning_rate(step))
+        return rate * self.batch_at(step) / self._rates_batch if self.scale_learning_rate else rate
 
 
 def _named(layers: Layers) -> tuple[tuple[tuple[str, Builder], ...], tuple[tuple[str, ...], ...]]:

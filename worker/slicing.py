@@ -37,6 +37,7 @@ class SliceCache:
     def __init__(self) -> None:
         self.start = 0
         self._kept: list[_Kept] = []
+        self._plain = torch.empty(0)
 
     def extend(self, *tensors: Tensor, dim: int) -> tuple[Tensor, ...]:
         """Each tensor with those of all earlier slices before it, along `dim`. Once a slice and layer."""
@@ -47,6 +48,11 @@ class SliceCache:
         leaves = tuple(tensor.detach().requires_grad_(torch.is_grad_enabled()) for tensor in tensors)
         self._kept.append(_Kept(tensors, leaves))
         return full
+
+    def also(self, tensor: Tensor, dim: int) -> Tensor:
+        """As `extend`, for what takes part in no gradient."""
+        self._plain = torch.cat([self._plain, tensor.detach()], dim=dim) if self.start else tensor.detach()
+        return self._plain
 
     def roots(self) -> list[tuple[Tensor, Tensor]]:
         """(tensor, gradient) of the newest slice's kept tensors that later slices used; the slice is forgotten."""

@@ -43,6 +43,8 @@ class Stage:
         self.layers, self.loss, self.seed, self.device = layers, loss, seed, device
         self._recompute, self._autocast = recompute, autocast
         self._alive: dict[int, _Alive] = {}
+        self.watch: Callable[[int], None] | None = None
+        """Told of each micro-batch whose whole backward has passed, while its gradients are the newest to be added."""
         self._weights = WeightQueue()
 
     def split_backward(self) -> None:
@@ -76,6 +78,8 @@ class Stage:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
             torch.autograd.backward(output, gradient)
+        if self.watch is not None:
+            self.watch(microbatch)
         return alive.inputs.grad if isinstance(alive.inputs, Tensor) else None
 
     def _run(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:

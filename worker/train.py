@@ -14,9 +14,9 @@ from policies.cost import profile_at
 from policies.model.profile import ModelProfile
 from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
-from worker import processes
+from worker import convergence, processes
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
+from worker.checkpoint.store import is_url, open_store
 from worker.launcher import Launched, fork_shim, start_shim
 from worker.metrics import FILE_NAME
 from worker.scripted import (
@@ -49,14 +49,17 @@ def main(arguments: list[str]) -> int:
         job = msgspec.structs.replace(job, total_steps=options.steps)
     if options.checkpoint is not None:
         kept = job.checkpoint or CheckpointSpec(dir="")
-        directory = str(options.checkpoint.absolute())
+        directory = options.checkpoint if is_url(options.checkpoint) else str(Path(options.checkpoint).absolute())
         job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
     try:
         job = msgspec.structs.replace(job, adapt=read_adapt(options.adapt, job.adapt))
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
-            return _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics).run()
+            training = _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics)
+            if options.profile is not None:
+                return training.measure(options.profile, options.measure_after)
+            return training.run()
     except BadRequest as error:
         print(f"jct train: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -71,6 +74,7 @@ class _Training:
         self._folder, self._job, self._script, self._precision = folder, job, script, precision
         self._cut, self._metrics = cut, metrics
         self._told, self._said = 0, ""
+        self._measure_after: int | None = None
 
     def run(self) -> int:
         import_ahead()
@@ -86,6 +90,7 @@ class _Training:
             plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
         job, attempt = self._next_attempt()
         launched = self._launch(job, attempt, "train", plans[0])
+        self._trained = launched.folder
         signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
         with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
             for plan in plans[1:]:
@@ -97,6 +102,22 @@ class _Training:
         launched.hang_up()
         good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
+
+    def measure(self, file: Path, after: int) -> int:
+        """As `run`, measuring convergence from step `after` on; the probe's profile and the figures go to `file`."""
+        if self._script.changes:
+            raise BadRequest("--profile measures one shape; leave out --change and --migrate")
+        self._measure_after = after
+        code = self.run()
+        if code:
+            return code
+        found = self._trained / convergence.FILE_NAME
+        if not found.exists():
+            raise BadRequest(f"--profile needs {convergence.LEAST} steps after the first {after}; give more --steps")
+        profile = self._profiles_for(self._script.shape)[0]
+        document = {**msgspec.to_builtins(profile), "convergence": msgspec.json.decode(found.read_bytes())}
+        file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+        return 0
 
     def _plan(self, shape: Shape) -> Any:
         return planned(shape, self._profiles_for(shape), self._global_batch, self._precision, self._cut)
@@ -110,7 +131,10 @@ class _Training:
         """Above every claim on the checkpoint directory, so that this attempt may write there."""
         if self._job.checkpoint is None:
             return 0, 2
-        claims = catalogue.claims(Directory(self._job.checkpoint.dir))
+        try:
+            claims = catalogue.claims(open_store(self._job.checkpoint.dir))
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
         job, attempt = max(claims, default=(0, 1))
         return job, attempt + 1
 
@@ -121,6 +145,7 @@ class _Training:
             job=self._job,
             nonce=secrets.token_hex(8),
             hold_at=self._script.hold_at if plan else (),
+            measure_after=self._measure_after if plan else None,
             profile=profile_at(self._profiles, plan.microbatch_size) if adapts else None,
         )
         start = fork_shim if processes.thread_count() == 1 else start_shim
@@ -163,9 +188,10 @@ def _line(metrics: dict[str, Any]) -> str:
         deviation_s = metrics["variance_step_time_s2"] ** 0.5
         mean_s, steps = metrics["mean_step_time_s"], metrics["steps"]
         return f"last {steps} steps: {mean_s * 1e3:.1f} ms each, give or take {deviation_s * 1e3:.1f} ms"
+    norm = "overflowed, no update" if metrics["grad_norm"] is None else f"{metrics['grad_norm']:.6g}"
     return (
-        f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm "
-        f"{metrics['grad_norm']:.6g}, {metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"
+        f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm {norm}, "
+        f"{metrics['step_time_s'] * 1e3:.1f} ms, {metrics['plan']}"
     )
 
 

@@ -16,12 +16,14 @@ from worker.carry import Carrier
 from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
 from worker.checkpoint.saver import Outcome, Saver
 from worker.control import Control
+from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
 from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.scaling import LEAST, SCALED, adjust
 from worker.steadiness import StepTimes
 from worker.timelines import Timelines
 from worker.versions import WINDOW
@@ -47,13 +49,14 @@ class Trainer:
         ready_at: float,
         part: Part | None = None,
         move: Callable[[int], Carrier | None] = lambda number: None,
+        measuring: Measuring | None = None,
     ) -> None:
         """prepare: what carries layers to the generation of this number, None where that could not be. move: the same
-        for a revision.
+        for a revision. measuring: of convergence, where it is asked for.
 
         ready_at: perf_counter() when the last step ended or training could begin; what follows counts as pause.
         """
-        self._prepare, self._move = prepare, move
+        self._prepare, self._move, self._measuring = prepare, move, measuring
         self.carrier: Carrier | None = None
         self._ready_at = self._met_at = ready_at
         self._timelines, self._part = timelines, part
@@ -111,7 +114,9 @@ class Trainer:
         self._report(phase=Phase.TRAINING)
         traced = self._timelines.begin()
         spans: list[Span] | None = traced if self._part is None else self._part.begin()
-        values = self.generation.train(step, steps, self._rate, spans, self.carrier)
+        if self._measuring is not None:
+            self._measuring.begin(step)
+        values = self.generation.train(step, steps, self.job.rate_at, spans, self.carrier, self._loss_scale)
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
@@ -124,8 +129,12 @@ class Trainer:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
+        if self._measuring is not None:
+            self._measuring.keep(step, found[0][0])
         if not self.generation.asynchronous:
             self._update(step, found[0][1])
+        if self._measuring is not None:
+            self._measuring.look_again(step)
         self.progress.step = boundary
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
@@ -149,9 +158,10 @@ class Trainer:
     def _sums(self, summed: list[float], i: int) -> tuple[float, float]:
         """Loss and gradient norm of the i-th step. Raises Ended where they are no numbers."""
         layers, base = self.plan.layer_count, i * self.generation.width
-        norm = math.sqrt(_ordered_sum(summed[base : base + layers]))
-        loss = _ordered_sum(summed[base + layers : base + self.generation.width]) / self.plan.microbatches
-        if not math.isfinite(loss) or not math.isfinite(norm):
+        norm = math.sqrt(_ordered_sum(summed[base : base + layers])) / self._loss_scale
+        losses = summed[base + layers : base + self.generation.width]
+        loss = _ordered_sum(losses) / self.generation.microbatches_at(self.progress.step + i)
+        if not math.isfinite(loss) or not (math.isfinite(norm) or self._may_skip):
             raise Ended(
                 Cause.USER_EXCEPTION,
                 f"step {self.progress.step + i + 1}: loss is {loss}, gradient norm {norm}; training cannot go on. "
@@ -159,30 +169,41 @@ class Trainer:
             )
         return loss, norm
 
-    def _rate(self, step: int) -> float | None:
-        """The learning rate of a step, None where the optimizer's own is used."""
-        return None if self.job.learning_rate is None else float(self.job.learning_rate(step))
+    @property
+    def _loss_scale(self) -> float:
+        return self.progress.loss_scale if self.plan.precision in SCALED else 1.0
+
+    @property
+    def _may_skip(self) -> bool:
+        """An overflow costs this step's update, and the scale its half."""
+        return self.plan.precision in SCALED and self.progress.loss_scale >= LEAST
 
     def _update(self, step: int, norm: float) -> None:
-        rate, limit = self._rate(step), self.job.clip_norm
+        rate, limit = self.job.rate_at(step), self.job.clip_norm
         scale = limit / (norm + 1e-6) if limit is not None and norm > limit else None
+        if self.plan.precision in SCALED:
+            scale = (scale or 1.0) / self.progress.loss_scale
+            adjust(self.progress, math.isfinite(norm))
         arrived: list[Layer] = []
         if self.carrier is not None:
             self.carrier.settle()
             arrived = list(self.carrier.arriving.values())
         for layer in (*self.generation.layers, *arrived):
-            layer.update(rate, scale)
+            if math.isfinite(norm):
+                layer.update(rate, scale)
+            else:
+                layer.drop_gradients()
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
             return
-        size = self.plan.global_batch
+        samples = self.job.samples_before(step - 1), self.job.samples_before(step) - 1
         self.metrics.step(
             step,
             loss,
             norm,
-            self._rate(step - 1),
-            ((step - 1) * size, step * size - 1),
+            self.job.rate_at(step - 1),
+            samples,
             elapsed_s,
             pause_s,
             f"{self.plan.shape} {self.plan.schedule}",
@@ -306,9 +327,9 @@ class Trainer:
             job=target.job,
             attempt=target.attempt,
             step=step,
-            samples=step * self.plan.global_batch,
+            samples=self.job.samples_before(step),
             global_batch=self.plan.global_batch,
-            learning_rate=self._rate(step),
+            learning_rate=self.job.rate_at(step),
             rng=Rng(seed=self.job.seed),
             fingerprint=self.fingerprint,
             layers=(),
@@ -319,6 +340,8 @@ class Trainer:
                 members=self.generation.world.members,
                 replicas=tuple(stage.ranks for stage in self.plan.stages),
             ),
+            loss_scale=self.progress.loss_scale,
+            good_steps=self.progress.good_steps,
             first_evaluation=self.progress.first_evaluation,
             last_evaluation=self.progress.last_evaluation,
             torch=str(torch.__version__),

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, TCPStore
@@ -46,10 +45,13 @@ class Group:
 
     def sum(self, tensor: Tensor) -> None:
         """Sum over all ranks, in place. A group of one has nothing to do."""
-        if self.size == 1:
-            return
+        if self.size > 1:
+            self.finish(self.begin_sum(tensor))
+
+    def begin_sum(self, tensor: Tensor) -> Work:
+        """As `sum`, complete when the work is finished. Several ranks' sums meet in the order they were begun in."""
         try:
-            self._group.allreduce([tensor], dist.AllreduceOptions()).wait()
+            return self._group.allreduce([tensor], dist.AllreduceOptions())  # type: ignore[no-any-return]
         except RuntimeError as error:
             raise _lost(error) from None
 
@@ -77,15 +79,12 @@ class Groups:
         self._address = local_address(host)
         before = connected()
         self.world = self._make("world", tuple(range(size)))
-        self._others: dict[tuple[int, ...], Group] = {}
         self._before, self._on_lost = before, on_lost
         self._watcher: Watcher | None = None
 
-    def among(self, ranks: tuple[int, ...]) -> Group:
-        """A group of these ranks, of which this is one. All of them call it, in the same order."""
-        if ranks not in self._others:
-            self._others[ranks] = self._make("-".join(map(str, ranks)), ranks)
-        return self._others[ranks]
+    def among(self, name: str, ranks: tuple[int, ...]) -> Group:
+        """A new group of these ranks, of which this is one. All of them call it, in the same order."""
+        return self._make(name, ranks)
 
     def watch(self) -> None:
         """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
@@ -142,14 +141,3 @@ def local_address(host: str) -> str:
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(target)
         return str(probe.getsockname()[0])
-
-
-def bucket_sum(group: Group, tensors: list[Tensor]) -> None:
-    """Sum tensors of one dtype over the group, in place, as one message: many small ones cost a round trip each."""
-    if group.size == 1 or not tensors:
-        return
-    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-    group.sum(flat)
-    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
-    for tensor, piece in zip(tensors, pieces, strict=True):
-        tensor.copy_(piece.view_as(tensor))

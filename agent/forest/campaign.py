@@ -21,13 +21,15 @@ from agent.telemetry.sampler import EVERY_S, Sampler
 from scheduler.protocol.messages import DeviceInfo
 
 BATCHES = (16, 32, 64, 128)
+RESTS = (0.0, 0.0, 1.0, 3.0)
+"""How long pipelines sleep between steps, as multiples of their work: jobs are not all bound by their devices."""
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 TOGETHER = (1, 1, 1, 2, 2, 3)
 """How many disturbances at once, as often as they are drawn."""
-SITUATION_S, ALONE_S, IDLE_S, SETTLE_S = 3.0, 1.5, 1.0, 0.5
+SITUATION_S, ALONE_S, SETTLE_S = 3.0, 1.5, 0.5
 EACH = 4
 """Situations that a pipeline goes through before another batch size has its turn."""
-ROUND_S = EACH * (SITUATION_S + ALONE_S + IDLE_S) + ALONE_S + 3 * SETTLE_S
+ROUND_S = EACH * (SITUATION_S + ALONE_S + 2 * EVERY_S) + ALONE_S + 3 * SETTLE_S
 CPU_QUANTILE, WAIT_QUANTILE = 0.2, 0.05
 """Of the steps that were measured alone: on a machine that others use too, not all of them were."""
 MOST = 20.0
@@ -36,13 +38,12 @@ MOST = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One sample of all devices. idle: while the pipeline stood still, as before a job comes."""
+    """One sample of all devices."""
 
     at_s: float
     batch: int
     disturbances: tuple[Disturbance, ...]
     values: tuple[Values, ...]
-    idle: bool = False
 
 
 @dataclass(slots=True)
@@ -63,24 +64,24 @@ class Bench:
         self._sampler, self._members, self._features = Sampler(CpuSlots(slots), slots), Members(), Features()
         self._next_s = time.monotonic()
 
-    def sample(self, job: Pipeline, batch: int, disturbances: tuple[Disturbance, ...], idle: bool) -> Moment:
+    def sample(self, job: Pipeline, batch: int, disturbances: tuple[Disturbance, ...]) -> Moment:
         """At the next tick."""
         time.sleep(max(0.0, self._next_s - time.monotonic()))
         now_s = time.monotonic()
         self._next_s = now_s + EVERY_S
-        pids = {} if idle else dict(zip(self._ids, job.pids, strict=True))
+        pids = dict(zip(self._ids, job.pids, strict=True))
         gangs: dict[str, Gang] = dict.fromkeys(pids, (1, 1))
         own = self._members.read(pids)
         found = self._features.of(self._sampler.tick(), now_s, own, gangs)
-        return Moment(now_s, batch, disturbances, tuple(found[id] for id in self._ids), idle)
+        return Moment(now_s, batch, disturbances, tuple(found[id] for id in self._ids))
 
     def watch(
-        self, job: Pipeline, batch: int, seconds: float, disturbances: tuple[Disturbance, ...] = (), idle: bool = False
+        self, job: Pipeline, batch: int, seconds: float, disturbances: tuple[Disturbance, ...] = ()
     ) -> Iterator[Moment]:
         """The first sample covers what was before, and is left out."""
-        self.sample(job, batch, disturbances, idle)
+        self.sample(job, batch, disturbances)
         for _ in range(round(seconds / EVERY_S)):
-            yield self.sample(job, batch, disturbances, idle)
+            yield self.sample(job, batch, disturbances)
 
 
 def draw(seed: int, cores: Sequence[int], kinds: Sequence[str]) -> Iterator[tuple[Disturbance, ...]]:
@@ -107,48 +108,41 @@ def measure(cores: Sequence[int], minutes: float, seed: int, shapes_links: bool)
     random.Random(seed).shuffle(batches)
     record, bench = Record(), Bench(cores)
     rounds = max(2, int(60 * minutes / ROUND_S))
+    chance = random.Random(seed)
     for batch in itertools.islice(itertools.cycle(batches), rounds):
-        _round(bench, batch, itertools.islice(situations, EACH), record)
+        _round(bench, batch, chance.choice(RESTS), itertools.islice(situations, EACH), record)
         yield record
 
 
-def _round(bench: Bench, batch: int, situations: Iterator[tuple[Disturbance, ...]], record: Record) -> None:
-    with pipeline(bench.cores, batch) as job:
+def _round(
+    bench: Bench, batch: int, rest: float, situations: Iterator[tuple[Disturbance, ...]], record: Record
+) -> None:
+    with pipeline(bench.cores, batch, rest) as job:
         time.sleep(SETTLE_S)
         record.moments += bench.watch(job, batch, ALONE_S)
         for disturbances in situations:
             with disturbed(disturbances):
                 record.moments += bench.watch(job, batch, SITUATION_S, disturbances)
-                with job.paused():
-                    record.moments += bench.watch(job, batch, IDLE_S, disturbances, idle=True)
             record.moments += bench.watch(job, batch, ALONE_S)
         if not job.steps:
             raise BrokenBench("the pipeline made no step")
-        for step in job.undivided():
+        for step in list(job.steps):
             record.steps.setdefault((batch, step.stage), []).append(step)
 
 
 def as_rows(record: Record, hardware: Hardware) -> Rows:
     """One row a device and sample. Its slowdown: the time that its stage computes and sends in a step around then, over
-    that of undisturbed steps. Where the pipeline stood still, it is what the situation cost it before."""
+    that of undisturbed steps."""
     free = _free_s(record)
     ends = {key: [step.end_s for step in steps] for key, steps in record.steps.items()}
     found: list[tuple[Mapping[str, float | None], float, Situation]] = []
-    last: dict[tuple[Disturbance, ...], list[list[float]]] = {}
     for moment in record.moments:
         situation = _situation(moment)
         for stage, values in enumerate(moment.values):
             key = moment.batch, stage
-            past = last.setdefault(moment.disturbances, [[] for _ in moment.values])[stage]
-            if moment.idle:
-                slowdown = float(np.median(past)) if past else None
-            else:
-                slowdown = _around(record.steps[key], ends[key], moment.at_s, free[key])
-                past += [slowdown] if slowdown is not None else []
+            slowdown = _around(record.steps[key], ends[key], moment.at_s, free[key])
             if slowdown is not None and slowdown <= MOST:
                 found.append((values, slowdown, situation))
-        if not moment.disturbances:
-            last.clear()
     return collect(NODE, hardware, found)
 
 
@@ -159,7 +153,7 @@ def _situation(moment: Moment) -> Situation:
 
 def _free_s(record: Record) -> dict[tuple[int, int], float]:
     """By batch size and stage: the busy time of an undisturbed step, on a core and off it (while it sends)."""
-    calm = [(one.at_s - EVERY_S, one.at_s) for one in record.moments if not one.disturbances and not one.idle]
+    calm = [(one.at_s - EVERY_S, one.at_s) for one in record.moments if not one.disturbances]
     free = {}
     for key, steps in record.steps.items():
         alone = [step for step in steps if any(first <= step.end_s <= end for first, end in calm)] or steps
@@ -169,12 +163,12 @@ def _free_s(record: Record) -> dict[tuple[int, int], float]:
 
 
 def _around(steps: Sequence[Step], ends: Sequence[float], at_s: float, free_s: float) -> float | None:
-    """The mean over the last sampling period, each step by the part of the period that it took."""
-    total = weight = 0.0
+    """The mean of the steps of the last sampling period, those at its ends by their parts inside."""
+    total = count = 0.0
     for step in itertools.islice(steps, bisect_left(ends, at_s - EVERY_S), None):
         first = step.end_s - step.step_s
         if first >= at_s:
             break
-        part = min(step.end_s, at_s) - max(first, at_s - EVERY_S)
-        total, weight = total + part * step.busy_s, weight + part
-    return total / weight / free_s if weight > 0 else None
+        part = (min(step.end_s, at_s) - max(first, at_s - EVERY_S)) / step.step_s
+        total, count = total + part * step.busy_s, count + part
+    return total / count / free_s if count > 0 else None

@@ -117,7 +117,7 @@ class Predictor:
             ratio = ratios.get(gangs.get(device.id, NO_GANG))
             if ratio is not None and device.id not in alone and not is_disturbed(values[device.id]):
                 ratio = None  # a step time does not tell which of a gang's devices is slow: some sign of it has to
-            slowdown = self._forest(device, values[device.id]) or _as_shown(device.id, ratio)
+            slowdown = self._forest(device, values[device.id], device.id in gangs) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
             if ratio is not None and device.kind in self._hardware:
                 self.window.take(device.id, self._hardware[device.kind], values[device.id], ratio.middle, now_s)
@@ -130,10 +130,11 @@ class Predictor:
         """The model in use for what the window is of."""
         return self._choice.models.get(self.window.hardware.kind) if self.window.hardware is not None else None
 
-    def _forest(self, device: DeviceSample, values: Values) -> Slowdown | None:
-        """None where no model fits, or it does not trust itself."""
+    def _forest(self, device: DeviceSample, values: Values, is_held: bool) -> Slowdown | None:
+        """None where no model fits, or it does not trust itself. Nor of a CPU slot that has no member: nothing pins the
+        next one to its core, so that core's load says little."""
         model = self._choice.models.get(device.kind)
-        if model is None or device.age_s is None:
+        if model is None or device.age_s is None or (device.kind == "cpu" and not is_held):
             return None
         found = model.predict(values, self._hardware[device.kind])
         if found.confidence < LEAST_CONFIDENCE:

@@ -109,14 +109,19 @@ class Stage:
         return np.frombuffer(data, dtype=np.float32).reshape(self._shape)
 
 
-def run_stage(number: int, stages: int, core: int, batch: int, before: Line | None, after: Line | None) -> None:
-    """Steps until a neighbour or the reader has gone."""
+def run_stage(
+    number: int, stages: int, core: int, batch: int, rest: float, before: Line | None, after: Line | None
+) -> None:
+    """Steps until a neighbour or the reader has gone. rest: after a step the first stage sleeps so many times as long
+    as it was busy, as one that waits for its data."""
     os.sched_setaffinity(0, {core})
     stage = Stage(number, stages, batch, before, after)
     ended_s = time.monotonic()
     while True:
         stage.busy_s = stage.cpu_s = 0.0
         stage.step()
+        if number == 0 and rest:
+            time.sleep(rest * stage.busy_s)
         began_s, ended_s = ended_s, time.monotonic()
         numbers = ended_s, ended_s - began_s, stage.busy_s, stage.cpu_s
         os.write(sys.stdout.fileno(), f"{number} {' '.join(f'{one:.6f}' for one in numbers)}\n".encode())
@@ -134,9 +139,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m agent.forest.stage")
     parser.add_argument("--cores", required=True, help="of each stage, with commas between")
     parser.add_argument("--batch", type=int, required=True, help="rows of a micro-batch")
+    parser.add_argument("--rest", type=float, default=0.0, help="between steps, as a multiple of a step's work")
     options = parser.parse_args()
     cores = [int(core) for core in options.cores.split(",")]
-    pids = start(cores, options.batch)
+    pids = start(cores, options.batch, options.rest)
     os.write(sys.stdout.fileno(), (" ".join(map(str, pids)) + "\n").encode())
     sys.stdin.buffer.read()
     for pid in pids:
@@ -144,7 +150,7 @@ def main() -> None:
         os.waitpid(pid, 0)
 
 
-def start(cores: Sequence[int], batch: int) -> list[int]:
+def start(cores: Sequence[int], batch: int, rest: float) -> list[int]:
     """One child a stage; each ends with this process."""
     links = list(connected(len(cores) - 1))
     pids = []
@@ -154,7 +160,7 @@ def start(cores: Sequence[int], batch: int) -> list[int]:
             before = Line(links[number - 1][1]) if number else None
             after = Line(links[number][0]) if number + 1 < len(cores) else None
             try:
-                run_stage(number, len(cores), core, batch, before, after)
+                run_stage(number, len(cores), core, batch, rest, before, after)
             except (EOFError, OSError):
                 os._exit(0)
         pids.append(pid)

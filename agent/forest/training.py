@@ -18,7 +18,7 @@ from agent.forest.model import Model, conformal_quantile, score
 from agent.forest.rows import Rows, folds, load
 from agent.forest.trees import Floats, Trees
 
-TREES, LEAF, DEPTH = 100, 3, 14
+TREES, LEAF, DEPTH = 100, 5, 14
 LEVEL = 0.9
 FOLDS = 5
 LEAST_ROWS = 20

@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -44,30 +42,10 @@ class Disturbance:
 
 @dataclass(slots=True)
 class Pipeline:
-    """pids: of each stage. steps: as they end; the list only grows. pauses: when each began and ended, on the monotonic
-    clock."""
+    """pids: of each stage. steps: as they end; the list only grows."""
 
     pids: tuple[int, ...]
     steps: list[Step] = field(default_factory=list)
-    pauses: list[tuple[float, float]] = field(default_factory=list)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing of it runs meanwhile."""
-        began_s = time.monotonic()
-        for pid in self.pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in self.pids:
-                os.kill(pid, signal.SIGCONT)
-            self.pauses.append((began_s, time.monotonic()))
-
-    def undivided(self) -> list[Step]:
-        """The steps that no pause has cut in two."""
-        return [step for step in list(self.steps) if not any(
-            step.end_s >= began_s and step.end_s - step.step_s <= ended_s for began_s, ended_s in self.pauses)]
 
 
 class BrokenBench(RuntimeError):
@@ -75,9 +53,10 @@ class BrokenBench(RuntimeError):
 
 
 @contextlib.contextmanager
-def pipeline(cores: Sequence[int], batch: int) -> Iterator[Pipeline]:
-    """One stage a core. Raises BrokenBench."""
-    with _child("agent.forest.stage", "--cores", ",".join(map(str, cores)), "--batch", str(batch)) as process:
+def pipeline(cores: Sequence[int], batch: int, rest: float = 0.0) -> Iterator[Pipeline]:
+    """One stage a core. rest: how long it sleeps between steps, as a multiple of its work. Raises BrokenBench."""
+    options = "--cores", ",".join(map(str, cores)), "--batch", str(batch), "--rest", f"{rest:g}"
+    with _child("agent.forest.stage", *options) as process:
         assert process.stdout is not None
         first = process.stdout.readline().split()
         if len(first) != len(cores):

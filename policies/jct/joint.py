@@ -97,14 +97,17 @@ class Pass:
         return self.settings.settled_restarts * work.current.restart_s - work.job.since_change_s
 
     def best_fit(self, work: Work) -> tuple[Option, Placement] | None:
-        """The best option that fits now, unless it is so bad that waiting is better."""
+        """The best option that fits now, unless it is so bad that waiting is better: it is not for a calmer node where
+        none is calmer."""
         priced = sorted((self.cost(work, option), number) for number, option in enumerate(work.options))
+        calmest = self.rooms.calmest({option.kind for option in work.options})
         for cost, number in priced:
             if cost > self.settings.patience * priced[0][0]:
                 break
             option = work.options[number]
             placement = self.rooms.find(option, work.job)
-            if placement and cost * self.rooms.slowdown(placement) <= self.settings.patience * priced[0][0]:
+            slowed = self.rooms.slowdown(placement) / calmest
+            if placement and cost * slowed <= self.settings.patience * priced[0][0]:
                 return option, placement
         return None
 
@@ -203,8 +206,10 @@ def _start(now: Pass, waiting: list[Work]) -> list[Work]:
 
 def _improve(now: Pass) -> None:
     """Change running jobs to better options: that job first which gains most per device it adds, to its best that
-    fits; where none fits, others may make room."""
+    fits; where none fits, others may make room. A neighbour is a reason to go where it is calmer, and for nothing else:
+    nobody makes room for that."""
     wanted: list[tuple[float, str, list[Option]]] = []
+    bounds: dict[str, float] = {}
     for work in now.works.values():
         if not now.movable(work):
             continue
@@ -221,16 +226,19 @@ def _improve(now: Pass) -> None:
         if better:
             more = max(1, better[0].devices - work.current.devices)
             wanted.append(((now.cost(work, better[0]) - present) / more, work.job.id, better))
+            bounds[work.job.id] = present / gain
     wanted.sort(key=lambda want: want[:2])
     for _, id, better in wanted:
         work = now.works[id]
         now.rooms.give(work.job.placement, work.job)
         for option in better:
-            if placement := now.rooms.find(option, work.job):
+            placement = now.rooms.find(option, work.job)
+            if placement and now.cost(work, option) * now.rooms.slowdown(placement) < bounds[id]:
                 now.grant(work, option, placement)
                 break
         else:
             now.rooms.take(work.job.placement, work.job)
-    for _, id, _ in wanted:
-        if id not in now.grants:
-            make_room(now, now.works[id])
+    for _, id, better in wanted:
+        work = now.works[id]
+        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown(work.job.placement):
+            make_room(now, work)

@@ -48,6 +48,13 @@ class Rooms:
             return 1.0
         return max((self.nodes[self.index[node]].slowdown for node in placement), default=1.0)
 
+    def calmest(self, kinds: Iterable[str]) -> float:
+        """The least slowdown of any node of these kinds, whether there is room or not."""
+        if not self._slow:
+            return 1.0
+        wanted = set(kinds)
+        return min((node.slowdown for node in self.nodes if node.kind in wanted), default=1.0)
+
     def take(self, placement: Placement, job: JobDemand | None = None) -> None:
         """Without a job, nobody's caps are touched."""
         for node, count in placement.items():

@@ -75,12 +75,12 @@ def _convergence(document: dict[str, Any], layers: int) -> dict[str, Any] | None
     found = document.get("convergence")
     if found is None:
         return None
-    if not isinstance(found, dict) or set(found) != _CONVERGENCE:
-        raise ValueError(f"convergence must have exactly {', '.join(sorted(_CONVERGENCE))}")
+    if not isinstance(found, dict) or set(found) - {"gradient_noise_scale"} != _CONVERGENCE:
+        raise ValueError(f"convergence must have {', '.join(sorted(_CONVERGENCE))}, may have gradient_noise_scale")
     moments = found["gradient_second_moment"]
     if not isinstance(moments, list) or len(moments) != layers:
         raise ValueError(f"convergence.gradient_second_moment must have one number a layer, {layers} in all")
-    for key in _CONVERGENCE - {"gradient_second_moment"}:
+    for key in set(found) - {"gradient_second_moment"}:
         _number(found, key, "convergence")
     return found
 

@@ -118,7 +118,7 @@ def _resolve_paths(document: dict[str, Any], folder: Path) -> None:
     if isinstance(profile, str) and profile.endswith(".json"):  # else a built-in model's name
         document["profile"] = str((folder / Path(profile).expanduser()).resolve())
     checkpoint = document.get("checkpoint")
-    if isinstance(checkpoint, dict) and isinstance(checkpoint.get("dir"), str):
+    if isinstance(checkpoint, dict) and isinstance(checkpoint.get("dir"), str) and "://" not in checkpoint["dir"]:
         document["checkpoint"] = {**checkpoint, "dir": str((folder / Path(checkpoint["dir"]).expanduser()).resolve())}
 
 

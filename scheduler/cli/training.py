@@ -20,7 +20,7 @@ def train(
     slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
     cut: Annotated[str, typer.Option(help="Cut into stages evenly by layers, or by measured time.")] = "layers",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32, float64 or bfloat16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
     steps: Annotated[int | None, typer.Option(help="Stop after so many steps.")] = None,
     change: Annotated[list[str] | None, typer.Option(help='"5:stages=2,schedule=zb-h1": before step 5.')] = None,
     migrate: Annotated[list[str] | None, typer.Option(help='"8:2->1": before step 8, a layer of stage 2.')] = None,
@@ -28,6 +28,8 @@ def train(
     adapt_with: Annotated[str | None, typer.Option(help='Settings for --adapt: "held_s=5,cooldown_s=60".')] = None,
     checkpoint: Annotated[str | None, typer.Option(help="Checkpoint directory.")] = None,
     metrics: Annotated[str | None, typer.Option(help="Write one JSON object a step to this file.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Measure convergence; write it with a profile here.")] = None,
+    measure_after: Annotated[int, typer.Option(help="Steps of warm-up before it is measured.")] = 50,
 ) -> int:
     """Train one job on this machine, without a daemon, with scripted changes of its shape."""
     spec = parse_document(read_document(file))
@@ -35,6 +37,7 @@ def train(
         "stages": stages, "replicas": replicas, "schedule": schedule, "microbatches": microbatches,
         "slices": slices, "cut": cut, "device": device, "dtype": dtype,
         "steps": steps, "checkpoint": checkpoint, "metrics": metrics,
+        "profile": profile, "measure-after": measure_after,
         "adapt": adapt_with if adapt_with is not None else "" if adapt else None,
     }  # fmt: skip
     command = ["train", "-"]

@@ -35,9 +35,17 @@ def calm_node(turn: Turn, node: str) -> None:
 
 
 def slowdown_of(state: State, device: str) -> float:
-    """What a policy weighs: to a tenth, so that a prediction that sways is no news."""
+    """What a policy weighs: to a tenth, so that a prediction that sways is no news. Agents that share a machine compete
+    for the same cores: to go from one to another helps nobody."""
     contested = state.contested.get(device)
-    return max(1.0, round(contested.ratio, 1)) if contested is not None else 1.0
+    if contested is None or (state.devices[device].kind == "cpu" and _shares_machine(state, contested.node)):
+        return 1.0
+    return max(1.0, round(contested.ratio, 1))
+
+
+def _shares_machine(state: State, node: str) -> bool:
+    boot = state.nodes[node].boot
+    return any(other.boot == boot for other in state.nodes.values() if other.id != node)
 
 
 def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
@@ -47,7 +55,8 @@ def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
         if known is not None:
             del state.contested[id]
             lasted = format_duration((turn.now - known.since_us) / 1e6)
-            _note(turn, "DeviceCalm", id, f"nobody slows it any more; it lasted {lasted}")
+            how = "nobody slows it any more" if slowdown is not None else "nothing is known of a neighbour any more"
+            _note(turn, "DeviceCalm", id, f"{how}; it lasted {lasted}")
         return
     ratio = min(MOST, max(1.0, slowdown.ratio))
     since_us = known.since_us if known is not None else turn.now

@@ -3,7 +3,8 @@
 A range is made on a logarithmic scale from the futures' mean and deviation, and as wide as it must have been for jobs
 that have ended lately: how far the truth lay from the middle, in deviations, is kept as a *score*, and the range
 reaches from the 5% to the 95% quantile of the newest scores (conformal prediction, Papadopoulos et al. 2002, with
-signed scores). At first a few scores stand in that follow from Student's t distribution.
+signed scores). The newest count most, since loads drift (Barber et al. 2023). At first a few scores stand in that
+follow from Student's t distribution.
 """
 
 import math
@@ -29,7 +30,9 @@ _STUDENT = (0.13, 0.41, 0.74, 1.19, 2.13)
 
 PRIOR = tuple(sorted(sign * value * math.sqrt(1 + 1 / 5) for value in _STUDENT for sign in (-1.0, 1.0)))
 PRIOR_WEIGHT = 0.2
-"""Of each, where one that was seen has 1: together they count as two ended jobs."""
+"""Of each, where the newest that was seen has 1: together they count as two ended jobs."""
+HALF_LIFE = 20.0
+"""In ended jobs: a score that so many came after counts half."""
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -73,7 +76,9 @@ class Scores(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, newest: Sequence[float]) -> "Scores":
         """newest: scores of jobs that have ended, oldest first."""
-        weighed = [*((value, PRIOR_WEIGHT) for value in PRIOR), *((value, 1.0) for value in newest[-NEWEST_SCORES:])]
+        seen = reversed(newest[-NEWEST_SCORES:])
+        weighed = [(value, PRIOR_WEIGHT) for value in PRIOR]
+        weighed += [(value, 0.5 ** (later / HALF_LIFE)) for later, value in enumerate(seen)]
         return cls(min(0.0, _tail(sorted(weighed))), max(0.0, _tail(sorted(weighed, reverse=True))))
 
 

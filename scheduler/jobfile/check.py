@@ -248,6 +248,7 @@ def _spec(job: JobFile) -> JobSpec:
         microbatches=job.parallel.micro_batches,
         microbatch_size=job.parallel.micro_batch_size,
         global_batch=job.parallel.global_batch,
+        batch_rampup=tuple((until, batch) for until, batch in job.parallel.batch_rampup),
         replicas=job.parallel.data,
         schedule=job.parallel.schedule,
         total_steps=job.work.total if job.work else None,

@@ -113,12 +113,22 @@ def _bytes(value: Any) -> Any:
     return int(count) * (1000 if unit and kind == "B" else 1024) ** " KMGT".index(unit or " ")
 
 
+def _check_place(value: str) -> str:
+    """An absolute path, or a URL as fsspec chains them: `s3://bucket/folder`, `dir::sftp://host/folder`."""
+    if "://" not in value:
+        return _check_path(value)
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*(::[a-z][a-z0-9+.-]*)*://[^\s\x00-\x1f]+", value):
+        raise ValueError("must be an absolute path, or a URL such as s3://bucket/folder")
+    return value
+
+
 Name = Annotated[str, AfterValidator(check_name)]
 Text = Annotated[str, AfterValidator(_check_text)]
 Argument = Annotated[str, Field(max_length=131_072), AfterValidator(_check_argument)]
 Script = Annotated[str, Field(max_length=MAX_SCRIPT), AfterValidator(_check_argument), AfterValidator(_check_script)]
 ExitCode = Annotated[str, AfterValidator(_check_exit_code)]
 Bytes = Annotated[int, BeforeValidator(_bytes)]
+Place = Annotated[str, Field(max_length=4_096), AfterValidator(_check_place)]
 AbsolutePath = Annotated[str, Field(max_length=4_096), AfterValidator(_check_path)]
 Seconds = Annotated[int, BeforeValidator(_seconds)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]

@@ -1,6 +1,7 @@
 """The fields of a job file, as pydantic checks them. `NOT_YET` names those that are known but not honoured yet."""
 
 import re
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -25,6 +26,7 @@ from scheduler.jobfile.fields import (
     Devices,
     ExitCode,
     Name,
+    Place,
     Priority,
     Script,
     Seconds,
@@ -94,21 +96,30 @@ class Gpus(Part):
 
 
 class Parallel(Part):
-    """The shape inside the job; what is `auto` the scheduler chooses. data: replicas of the whole pipeline."""
+    """The shape inside the job; what is `auto` the scheduler chooses. data: replicas of the whole pipeline.
 
-    NOT_YET: ClassVar[frozenset[str]] = frozenset({"batch_rampup", "tensor", "layers", "staleness"})
+    batch_rampup: [until step, batch] pairs.
+    """
+
+    NOT_YET: ClassVar[frozenset[str]] = frozenset({"tensor", "layers", "staleness"})
     pipeline_stages: Annotated[
         list[Devices] | None, BeforeValidator(lambda value: None if value == "auto" else one_or_list(value))
     ] = None
     micro_batches: Annotated[Count | None, BeforeValidator(_auto_is_none)] = None
     micro_batch_size: Annotated[Count | None, BeforeValidator(_auto_is_none)] = None
     global_batch: Count | None = None
+    batch_rampup: list[Annotated[list[Count], Field(min_length=2, max_length=2)]] = []
     data: Devices = 1
     schedule: Annotated[str | None, AfterValidator(_schedule), BeforeValidator(_auto_is_none)] = None
 
     @model_validator(mode="after")
     def _batches_fit(self) -> Self:
+        for (until, batch), (later, larger) in pairwise(self.batch_rampup):
+            if until >= later or batch >= larger:
+                raise ValueError(f"batch_rampup must grow, but {[later, larger]} follows {[until, batch]}")
         count, size, whole = self.micro_batches, self.micro_batch_size, self.global_batch
+        if whole is not None and self.batch_rampup and self.batch_rampup[-1][1] > whole:
+            raise ValueError(f"batch_rampup ends at {self.batch_rampup[-1][1]}, above global_batch {whole}")
         if whole is None:
             return self
         if count and size and count * size != whole:
@@ -141,7 +152,7 @@ class Work(Part):
 
 class Checkpoint(Part):
     NOT_YET: ClassVar[frozenset[str]] = frozenset({"max_time", "reshapeable", "min_free_disk"})
-    dir: AbsolutePath
+    dir: Place
     every: Seconds = 600
     keep: Annotated[int, Field(ge=1, le=1_000)] = 2
     resume: Literal["latest", "none"] = "latest"

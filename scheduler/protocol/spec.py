@@ -37,16 +37,17 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     entrypoint: `package.module:function` returning a PipelineJob; or command: an argument list. workdir: absolute.
     total_steps, global_batch and microbatch_size are None where the user's code decides. env and arguments are kept
-    literally. env_from: names of secrets. preferred_devices: the count for policies that do not choose one themselves;
-    None for the most allowed. priority_class: the name that priority came from. time_limit_s: with devices, over all
-    attempts. begin_us: not before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must
-    end). array: indices of its tasks, in a submission only. max_parallel: tasks of the array that may run at once.
-    progress_timeout_s: a command whose progress file is silent for longer has stalled. script: a program as text, whose
-    first line names its interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`.
-    on_exit: what a command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended
-    by then is ended. log_bytes: how much of a member's log is kept, None for the node's own cap.
-    max_preemptions: after so many the job keeps its minimum. adapt: the job changes its own cut when a device or link
-    slows down; None: it keeps the cut it was given.
+    literally. batch_rampup: (until step, batch) pairs; empty where the user's code decides. env_from: names of secrets.
+    preferred_devices: the count for policies that do not choose one themselves; None for the most allowed.
+    priority_class: the name that priority came from. time_limit_s: with devices, over all attempts. begin_us: not
+    before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must end). array: indices of
+    its tasks, in a submission only. max_parallel: tasks of the array that may run at once. progress_timeout_s: a
+    command whose progress file is silent for longer has stalled. script: a program as text, whose first line names its
+    interpreter; given instead of command. processes: of a command, one `per_gpu` or `per_node`. on_exit: what a
+    command's exit code means, `requeue`, `fail` (for good) or `done`. deadline_us: what has not ended by then is ended.
+    log_bytes: how much of a member's log is kept, None for the node's own cap. max_preemptions: after so many the job
+    keeps its minimum. adapt: the job changes its own cut when a device or link slows down; None: it keeps the cut it
+    was given.
     """
 
     name: str
@@ -69,6 +70,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     microbatches: int | None = None
     microbatch_size: int | None = None
     global_batch: int | None = None
+    batch_rampup: tuple[tuple[int, int], ...] = ()
     replicas: int = 1
     schedule: str | None = None
     total_steps: int | None = None
@@ -114,8 +116,9 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     kind: train, probe or command. user: whose job it is. places: node and device of each member. nonce: random, in
     the environment of every process of the attempt, so that strays are found. saved_step: of the newest checkpoint
     the daemon knows of; the checkpoint store itself has the last word. hold_at: steps before which the pilot waits
-    for the next generation to be proposed; for scripted changes only. profile: the layers at the plan's micro-batch
-    size, for a job that adapts.
+    for the next generation to be proposed; for scripted changes only. measure_after: steps of warm-up before
+    convergence is measured, which doubles the time of a step; None to leave it. profile: the layers at the plan's
+    micro-batch size, for a job that adapts.
     """
 
     kind: str
@@ -128,5 +131,6 @@ class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: float = 300.0
     probe_timeout_s: float = 60.0
     hold_at: tuple[int, ...] = ()
+    measure_after: int | None = None
     places: tuple[tuple[str, str], ...] = ()
     profile: ModelProfile | None = None

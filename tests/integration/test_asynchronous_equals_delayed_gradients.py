@@ -41,7 +41,8 @@ def losses_with_delay(bounds: tuple[int, ...], schedule: str) -> list[float]:
     """One process, no pipeline: every layer computes on the version that its stage would have had."""
     job = tiny_job()
     layers = build_layers(job, range(len(job.names)), CPU)
-    batches = Batches(job.data, job.seed, True, job.global_batch, job.global_batch // MICROBATCHES, CPU, torch.float32)
+    size = job.global_batch // MICROBATCHES
+    batches = Batches(job.data, job.seed, True, job.samples_before, size, CPU, torch.float32)
     stages = len(bounds) - 1
     stage_of = {layer: s for s in range(stages) for layer in range(bounds[s], bounds[s + 1])}
     per_update = MICROBATCHES if schedule == "2bw" else 1

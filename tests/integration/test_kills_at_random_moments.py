@@ -1,9 +1,11 @@
 """kill -9 of any rank at any moment: the gang is free at once, the job resumes, and no sample is lost or doubled."""
 
+import itertools
 import os
 import random
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 from gang import Site, curve, member_pids, metrics, plan
@@ -17,8 +19,16 @@ LAYERS, STEPS = 8, 2000
 
 def shape(chooser: random.Random) -> ParallelPlan:
     schedule, ranks = chooser.choice([("1f1b", (0, 1)), ("zb-h1", (0, 1, 2)), ("zbv", (0, 1, 1, 0)), ("gpipe", (0, 1))])
-    cuts = tuple(round(LAYERS * i / len(ranks)) for i in range(len(ranks) + 1))
-    return plan(cuts, schedule=schedule, stage_rank=ranks)
+    inner = sorted(chooser.sample(range(1, LAYERS), len(ranks) - 1))
+    return plan((0, *inner, LAYERS), schedule=schedule, stage_rank=ranks)
+
+
+def other_cuts(shape: ParallelPlan, chooser: random.Random) -> ParallelPlan:
+    """The same ranks and schedule: layers only move, beside a step."""
+    inner = sorted(chooser.sample(range(1, LAYERS), len(shape.stages) - 1))
+    cuts = itertools.pairwise((0, *inner, LAYERS))
+    stages = [replace(stage, first=a, stop=b) for stage, (a, b) in zip(shape.stages, cuts, strict=True)]
+    return replace(shape, stages=tuple(stages))
 
 
 def all_have_ended(it: Launched) -> bool:
@@ -26,13 +36,14 @@ def all_have_ended(it: Launched) -> bool:
 
 
 def one_life(site: Site, chooser: random.Random) -> Launched:
-    """Train with saves all the time, perhaps change shape, and lose one member at a random moment."""
+    """Train with saves all the time, perhaps change shape or move layers, and lose one member at a random moment."""
     arguments = {"blocks": LAYERS - 2, "steps": STEPS, "every": 40}
-    launched = site.launch(shape(chooser), site.spec(arguments=arguments, every_s=0.05))
+    first = shape(chooser)
+    launched = site.launch(first, site.spec(arguments=arguments, every_s=0.05))
     if chooser.random() < 0.8:
         launched.wait(Launched.is_running)
-        if chooser.random() < 0.5:
-            launched.change(shape(chooser))
+        if chooser.random() < 0.7:
+            launched.change(other_cuts(first, chooser) if chooser.random() < 0.5 else shape(chooser))
     until = time.monotonic() + chooser.random() * 1.5
     while time.monotonic() < until and not launched.is_gone():
         launched.poll(max(0.0, until - time.monotonic()))

@@ -44,6 +44,32 @@ def test_the_cut_into_stages_changes_no_bit_with_dropout_on(site: Site) -> None:
     assert curves[0] == curves[1] == curves[2]
 
 
+@pytest.mark.parametrize("slices", [2, 5])
+def test_packed_rows_cut_into_slices_equal_whole_ones(site: Site, slices: int) -> None:
+    """5 slices of 24 tokens are uneven, and cut documents anywhere."""
+
+    def packed(shape: ParallelPlan) -> Launched:
+        spec = site.spec(entrypoint="packed:job", arguments={"dropout": 0.0}, directory=None)
+        launched = site.launch(shape, spec)
+        launched.wait()
+        assert launched.pilot.cause is Cause.FINISHED, log(launched)
+        return launched
+
+    whole, cut = packed(plan((0, 4), precision="float64")), packed(sliced((0, 2, 4), slices, "float64"))
+    for wanted, found in zip(metrics(whole), metrics(cut), strict=True):
+        assert math.isclose(wanted["loss"], found["loss"], rel_tol=1e-10)
+        assert math.isclose(wanted["grad_norm"], found["grad_norm"], rel_tol=1e-10)
+
+
+def test_packed_rows_lose_no_bit_on_more_stages(site: Site) -> None:
+    curves = []
+    for bounds in ((0, 4), (0, 1, 3, 4)):
+        launched = site.launch(plan(bounds), site.spec(entrypoint="packed:job", directory=None))
+        launched.wait()
+        curves.append(curve(launched))
+    assert curves[0] == curves[1] != {}
+
+
 def test_data_without_a_token_dimension_is_refused(site: Site) -> None:
     launched = run(site, sliced((0, 5), 2), entrypoint="mlp_job:job")
     assert launched.pilot.cause is Cause.NOT_SUPPORTED

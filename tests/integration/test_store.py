@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -347,6 +348,27 @@ def test_a_lost_or_emptied_file_never_becomes_a_fresh_queue(file):
 
 def test_a_missing_folder_is_told(tmp_path):
     refused(tmp_path / "nowhere" / "jctd.db", "must exist and be writable")
+
+
+@pytest.fixture
+def read_only_disk(file):
+    """The same file on a file system that is mounted read-only."""
+    folder = file.parent / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"mounting a tmpfs is not permitted here: {made.stderr.strip()}")
+    try:
+        for part in file.parent.glob("jctd.db*"):
+            shutil.copy(part, folder)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield folder / file.name
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_b04_a_database_on_a_read_only_disk_is_refused_untouched(read_only_disk):
+    refused(read_only_disk, "must exist and be writable|read-only")
 
 
 def test_the_file_is_private(file):

@@ -32,7 +32,9 @@ def loss(output: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(output.reshape(-1, VOCABULARY), targets.reshape(-1))
 
 
-def job(width=16, blocks=4, steps=12, global_batch=8, dropout=0.1, seed=3, every=0, clip=0.5, layer_class=Block):
+def job(
+    width=16, blocks=4, steps=12, global_batch=8, dropout=0.1, seed=3, every=0, clip=0.5, layer_class=Block, rampup=()
+):
     generator = torch.Generator().manual_seed(11)
     tokens = torch.randint(0, VOCABULARY, (40, CONTEXT), generator=generator)
     data = TensorData(tokens, (tokens * 5 + 1) % VOCABULARY)
@@ -49,5 +51,6 @@ def job(width=16, blocks=4, steps=12, global_batch=8, dropout=0.1, seed=3, every
         total_steps=steps,
         validation=Validation(data=data, batches=2, every=every),
         clip_norm=clip,
+        batch_rampup=rampup,
         seed=seed,
     )

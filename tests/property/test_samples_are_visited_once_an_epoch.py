@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.batches import Batches
+from worker.rampup import batch_at, samples_before
 from worker.sdk import TensorData
 
 
 def batches(count: int, global_batch: int, size: int, seed: int, shuffle: bool = True) -> Batches:
     data = TensorData(torch.arange(count)[:, None], torch.arange(count))
-    return Batches(data, seed, shuffle, global_batch, size, torch.device("cpu"), torch.float32)
+    return Batches(data, seed, shuffle, lambda step: step * global_batch, size, torch.device("cpu"), torch.float32)
 
 
 def visited(source: Batches, steps: int, microbatches: int) -> list[int]:
@@ -45,3 +46,17 @@ def test_the_micro_batching_does_not_move_a_sample(count: int, seed: int, cuts: 
     size, microbatches = cuts
     whole = visited(batches(count, 12, 12, seed), 5, 1)
     assert visited(batches(count, 12, size, seed), 5, microbatches) == whole
+
+
+@st.composite
+def rampups(draw: st.DrawFn) -> tuple[list[tuple[int, int]], int]:
+    untils = sorted(draw(st.sets(st.integers(1, 30), max_size=4)))
+    batches = sorted(draw(st.sets(st.integers(1, 50), min_size=len(untils), max_size=len(untils))))
+    return list(zip(untils, batches, strict=True)), draw(st.integers(50, 60))
+
+
+@given(rampups(), st.integers(0, 40))
+def test_batches_that_grow_follow_each_other_without_a_gap(ramp: tuple[list[tuple[int, int]], int], step: int) -> None:
+    rampup, whole = ramp
+    assert samples_before(step, rampup, whole) == sum(batch_at(before, rampup, whole) for before in range(step))
+    assert batch_at(step, rampup, whole) <= batch_at(step + 1, rampup, whole) <= batch_at(1000, rampup, whole) == whole

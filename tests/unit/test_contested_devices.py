@@ -1,6 +1,7 @@
 """Devices that somebody slows down: told once when it begins and ends, weighed by passes, avoided by new jobs."""
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -129,3 +130,15 @@ def test_b59_a_model_that_a_node_cannot_use_is_an_event_and_so_is_its_return(clu
     assert cluster.told("PredictorFellBack", "PredictorRestored") == [
         ("PredictorFellBack", "n0", None, why), ("PredictorRestored", "n0", None, "cpu: a forest"),
     ]  # fmt: skip
+
+
+def test_agents_that_share_a_machine_do_not_flee_from_each_others_cores(cluster):
+    """Told all the same."""
+    cluster.hear(d0=2.0)
+    device = cluster.state.devices["n0-0"]
+    assert slowdown_of(cluster.state, "n0-0") == 2.0
+    cluster.state.devices["n0-0"] = replace(device, kind="cpu")
+    assert slowdown_of(cluster.state, "n0-0") == 1.0, "both simulated nodes have one boot id"
+    cluster.state.nodes["n1"] = replace(cluster.state.nodes["n1"], boot="another")
+    assert slowdown_of(cluster.state, "n0-0") == 2.0
+    assert "n0-0" in cluster.state.contested

@@ -36,7 +36,8 @@ def test_every_honoured_field_arrives():
         env: {NCCL_DEBUG: WARN, N: 1}
         gpus: {min: 2, max: 16, allowed: [16, 2, 4, 8], type: A100}
         parallel:
-          {pipeline_stages: [4, 2], micro_batches: 32, micro_batch_size: 4, global_batch: 128, data: 2, schedule: gpipe}
+          {pipeline_stages: [4, 2], micro_batches: 32, micro_batch_size: 4, global_batch: 128,
+           batch_rampup: [[100, 64]], data: 2, schedule: gpipe}
         numerics: statistical
         work: {total: 300 steps}
         checkpoint: {dir: /ckpt, every: 10m, keep: 3, resume: none}
@@ -51,7 +52,8 @@ def test_every_honoured_field_arrives():
         name="gpt2-xl", team="nlp", priority=60, labels={"year": "2026", "answer": "no"}, note="first try",
         entrypoint="pkg.mod:build", arguments={"layers": 48, "deep": [1, {"x": None}]}, workdir="/w",
         env={"NCCL_DEBUG": "WARN", "N": "1"}, min_devices=2, max_devices=16, allowed_devices=(2, 4, 8, 16),
-        device_kinds=("A100",), stages=(2, 4), microbatches=32, microbatch_size=4, global_batch=128, replicas=2,
+        device_kinds=("A100",), stages=(2, 4), microbatches=32, microbatch_size=4, global_batch=128,
+        batch_rampup=((100, 64),), replicas=2,
         schedule="gpipe", numerics="statistical", total_steps=300, preemptible=False, signal="SIGUSR1", grace_s=120.0,
         checkpoint=CheckpointSpec(dir="/ckpt", every_s=600.0, keep=3, resume="none"), min_runtime_s=900.0,
         retries_max=3, retries_backoff_s=30.0, profile="gpt2-xl",
@@ -127,6 +129,8 @@ def test_impossible_gpu_ranges_are_told(gpus, told):
             {"pipeline_stages": 2, "data": 3},
             "parallel: 2 pipeline stages × 3 replicas need 6 GPUs; gpus allows at most 4",
         ),
+        ({"batch_rampup": [[9, 4], [5, 8]]}, "parallel: batch_rampup must grow, but [5, 8] follows [9, 4]"),
+        ({"batch_rampup": [[9, 16]], "global_batch": 8}, "parallel: batch_rampup ends at 16, above global_batch 8"),
         ({"micro_batches": 3, "global_batch": 8}, "parallel: global_batch 8 is no multiple of micro_batches 3"),
         (
             {"micro_batches": 2, "micro_batch_size": 2, "global_batch": 8},

@@ -123,3 +123,48 @@ def test_fragments_are_consolidated_where_that_pays() -> None:
     assert moved.pop("gang") == 1
     assert list(moved.values()) == [1], "the other goes on beside"
     assert ask(5.0) == {}, "they end sooner than a move takes"
+
+
+RIGID = Options([Option("gpu", 4, 1.0, RESTART_S, "four", (4,))])
+
+
+def beside_neighbours(*slowdowns: float, free: tuple[int, ...] | None = None) -> tuple[NodeRoom, ...]:
+    """Nodes of four devices."""
+    free = free or (4,) * len(slowdowns)
+    return tuple(
+        NodeRoom(f"n{at}", "gpu", 4, free[at], slowdown=slowdown) for at, slowdown in enumerate(slowdowns)
+    )  # fmt: skip
+
+
+def placed(*jobs: JobDemand, rooms: tuple[NodeRoom, ...]) -> dict[str, dict[str, int]]:
+    return {grant.id: dict(grant.placement) for grant in Joint().allocate(Problem(0.0, rooms, jobs), 1000)}
+
+
+def on_n0(steps: float = 1e5) -> JobDemand:
+    return JobDemand("run", 1e4, RIGID, steps, 1e4, 0, 1e4, placement={"n0": 4}, plan="four")
+
+
+def test_a_job_goes_where_it_is_calmer_and_never_waits_for_what_is_nowhere() -> None:
+    new = JobDemand("new", 0.0, RIGID, 1e5)
+    assert placed(new, rooms=beside_neighbours(3.0, 1.0)) == {"new": {"n1": 4}}
+    assert placed(new, rooms=beside_neighbours(3.0)) == {"new": {"n0": 4}}
+
+
+def test_a_job_waits_for_a_calm_node_rather_than_to_take_thrice_as_long() -> None:
+    new = JobDemand("new", 0.0, RIGID, 1e5)
+    assert placed(new, rooms=beside_neighbours(3.0, 1.0, free=(4, 0))) == {}
+
+
+def test_a_running_job_moves_away_from_a_neighbour_where_that_pays() -> None:
+    assert placed(on_n0(), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {"run": {"n1": 4}}
+    assert placed(on_n0(steps=50), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {}
+
+
+def test_a_neighbour_is_no_reason_to_change_where_it_is_no_calmer() -> None:
+    assert placed(on_n0(), rooms=beside_neighbours(3.0, free=(0,))) == {}
+    assert placed(on_n0(), rooms=beside_neighbours(3.0, 3.0, free=(0, 4))) == {}
+
+
+def test_nobody_makes_room_for_a_job_that_flees_from_a_neighbour() -> None:
+    calm = JobDemand("calm", 1e4, RIGID, 1e6, 1e4, 0, 1e4, placement={"n1": 4}, plan="four")
+    assert placed(on_n0(), calm, rooms=beside_neighbours(3.0, 1.0, free=(0, 0))) == {}

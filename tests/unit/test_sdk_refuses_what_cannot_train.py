@@ -31,6 +31,9 @@ def make(**changes: object) -> PipelineJob:
         ({"loss": None}, "loss must be callable"),
         ({"data": [1, 2]}, "data must have"),
         ({"clip_norm": 0}, "clip_norm must be above 0"),
+        ({"batch_rampup": [(5, 3)]}, "batches up to the global batch of 2"),
+        ({"batch_rampup": [(5, 1), (4, 2)]}, "pairs that both grow"),
+        ({"scale_learning_rate": True}, "needs a learning_rate"),
     ],
 )
 def test_refused_with_what_to_do(changes: dict, words: str) -> None:
@@ -49,3 +52,12 @@ def test_validation_and_data_are_checked_too() -> None:
         Validation(data=make().data, batches=0)
     with pytest.raises(ValueError, match="one target a sample"):
         TensorData(torch.zeros(3, 1), torch.zeros(2))
+
+
+def test_a_learning_rate_is_scaled_with_the_batch_on_request_only() -> None:
+    given = {"global_batch": 8, "batch_rampup": [(2, 2), (4, 4)], "learning_rate": lambda step: 0.8}
+    assert [make(**given).rate_at(step) for step in (0, 2, 4)] == [0.8, 0.8, 0.8]
+    scaled = make(**given, scale_learning_rate=True)
+    assert [scaled.rate_at(step) for step in (0, 2, 4)] == [0.2, 0.4, 0.8]
+    scaled.global_batch = 16
+    assert scaled.rate_at(4) == 1.6, "a job file has doubled the batch that the rate was meant for"

@@ -17,8 +17,8 @@ from agent.forest import file
 from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
 from agent.forest.model import ANY, Hardware
 from agent.forest.observed import CALM, Observed, Pace
-from agent.forest.predictor import Predictor, choose, is_disturbed
-from agent.forest.schema import NODE
+from agent.forest.predictor import SHIPPED, Predictor, choose, is_disturbed
+from agent.forest.schema import DYNPIPE, NODE
 from agent.telemetry.members import OwnUse
 from agent.telemetry.sampler import Sampler
 from agent.telemetry.sensing import sense
@@ -290,3 +290,31 @@ def test_a_prediction_that_fails_costs_no_sample(tmp_path):
     node = Node()
     asyncio.run(scene(node))
     assert [sample.number for sample in node.samples[:3]] == [1, 2, 3]
+
+
+def test_dyn19_the_models_that_come_along_can_be_used():
+    """One for CPU devices with any number of cores, and one on the published schema."""
+    for cores in (1, 2, 96):
+        choice = choose(None, {"cpu": Hardware("cpu", f"{cores} cores")})
+        assert (choice.about, choice.fallback) == ("cpu: a generic forest", "")
+    owner = (SHIPPED.stat().st_uid,)
+    assert file.read(SHIPPED / "dynpipe.npz", DYNPIPE, owners=owner).schema is DYNPIPE
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 1 << 20
+
+
+def test_the_model_that_comes_along_knows_a_core_that_is_shared_from_one_that_is_not():
+    found = choose(None, {"cpu": CPU}).models["cpu"]
+    known = dict(zip(NODE.names, map(float, found.medians), strict=True))
+    ratios = []
+    for wait in (5.0, 30.0, 50.0, 70.0):
+        own = {"own_wait_percent": wait, "own_wait_mean_percent": wait, "own_busy_percent": 100 - wait}
+        ratios.append(found.predict({**known, **own, "foreign_busy_percent": wait}).slowdown)
+    assert ratios == sorted(ratios)
+    assert ratios[0] < 1.5 < ratios[2]
+
+
+def test_of_a_core_that_has_no_member_nothing_is_said(tmp_path):
+    """The next member need not run there."""
+    file.write(tmp_path / "model.npz", model(CPU, trees=20))
+    busy = DeviceSample(id="d", kind="cpu", age_s=0.1, values={"busy_percent": 100.0})
+    assert predictor(tmp_path).of(sample(1, busy), []).devices[0].slowdown is None

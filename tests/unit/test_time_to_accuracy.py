@@ -2,11 +2,12 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from samples import layer
 
 from policies.asynchronous import asynchronous_plans
-from policies.convergence import Convergence, delays, smoothness
+from policies.convergence import Convergence, delays, gradient_noise, loss_floor, noise_scale, smoothness
 from policies.cost import LayerCosts
 from policies.model.device import FREE, DeviceKind
 from policies.model.profile import ModelProfile
@@ -75,3 +76,27 @@ def test_smoothness_needs_a_hundred_iterations() -> None:
     assert smoothness([2.0] * 100, [1.0] * 100) == 2.0
     with pytest.raises(ValueError, match="at least 100"):
         smoothness([2.0] * 99, [1.0] * 99)
+
+
+def test_gradient_noise_is_estimated_without_bias() -> None:
+    """Micro-batches of 4 samples around a true gradient of squared norm 25, each sample's variance 3 x 2^2."""
+    generator = np.random.default_rng(1)
+    true, noises = np.array([3.0, 4.0, 0.0]), []
+    for _ in range(4000):
+        parts = true + generator.normal(0, 2 / 4**0.5, (8, 3))
+        squares = [float((part**2).sum()) for part in parts]
+        noises.append(gradient_noise(squares, float((parts.mean(0) ** 2).sum()), 4))
+    assert sum(noise.squared for noise in noises) / len(noises) == pytest.approx(25, rel=0.01)
+    assert sum(noise.variance for noise in noises) / len(noises) == pytest.approx(12, rel=0.02)
+    assert noise_scale(noises) == pytest.approx(12 / 25, rel=0.03)
+
+
+def test_one_micro_batch_tells_no_noise() -> None:
+    with pytest.raises(ValueError, match="at least two"):
+        gradient_noise([1.0], 1.0, 4)
+
+
+@pytest.mark.parametrize(("b0", "b1", "b2"), [(0.02, 0.4, 1.5), (0.5, 0.2, 0.0), (0.001, 2.0, 0.3)])
+def test_the_floor_of_a_loss_is_found_from_its_curve(b0: float, b1: float, b2: float) -> None:
+    losses = [1 / (b0 * step + b1) + b2 for step in range(2000)]
+    assert loss_floor(losses) == pytest.approx(b2, abs=0.02)

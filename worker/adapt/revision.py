@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from policies.ir.plan import ParallelPlan
+from worker.abilities import is_synchronous, programs_of
 from worker.errors import Ended
-from worker.generation import is_synchronous, programs_of
 from worker.rendezvous import Rendezvous
 from worker.reshard import carried
 from worker.world import World

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.manifest import Manifest
+from worker.checkpoint.store import Store, open_store
 from worker.checkpoint.verify import read_layer, read_manifest
 
 DAMAGED = 1
@@ -23,20 +23,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("directory")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    store = Directory(options.directory)
+    try:
+        store = open_store(options.directory)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return NOTHING
     found = [_examine(store, step, options.what == "verify") for step in catalogue.steps(store)]
     if options.json:
-        print(json.dumps({"directory": str(store.root), "checkpoints": found}))
+        print(json.dumps({"directory": store.place, "checkpoints": found}))
     else:
         for one in found:
             print(_text(one))
     if not found:
-        print(f"no checkpoint in {store.root}", file=sys.stderr)
+        print(f"no checkpoint in {store.place}", file=sys.stderr)
         return NOTHING
     return DAMAGED if any(one["damage"] for one in found) else 0
 
 
-def _examine(store: Directory, step: int, verify: bool) -> dict[str, Any]:
+def _examine(store: Store, step: int, verify: bool) -> dict[str, Any]:
     """What one checkpoint is, newest first; damage: what is wrong with it, empty where nothing was found."""
     try:
         manifest = read_manifest(store, step)

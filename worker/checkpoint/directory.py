@@ -3,6 +3,7 @@
 import contextlib
 import mmap
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,14 @@ class Directory:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
+
+    def free_bytes(self) -> int | None:
+        """Room that is left on its disk."""
+        return shutil.disk_usage(self.root).free
 
     def exists(self, name: str) -> bool:
         return (self.root / name).exists()

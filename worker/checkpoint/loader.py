@@ -6,8 +6,8 @@ from typing import Any
 
 from scheduler.protocol.messages import Cause
 from worker.checkpoint import catalogue
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.manifest import BrokenCheckpoint, Manifest, NewerCheckpoint
+from worker.checkpoint.store import Store
 from worker.checkpoint.verify import read_layers, read_manifest
 from worker.errors import Ended
 from worker.layer import Layer
@@ -27,7 +27,7 @@ class Loaded:
 class Loader:
     """Runs the vote in one member. size: ranks. accept: raises Ended when a manifest is of another job or model."""
 
-    store: Directory
+    store: Store
     layers: Sequence[Layer]
     meet: Rendezvous
     rank: int
@@ -86,7 +86,7 @@ class Loader:
             round_ += 1
         if bad:
             message = (
-                f"no checkpoint in {self.store.root} is good ({'; '.join(bad)}); repair one, or start again with "
+                f"no checkpoint in {self.store.place} is good ({'; '.join(bad)}); repair one, or start again with "
                 "another checkpoint directory"
             )
             self._end(round_, Ended(Cause.CHECKPOINT_BROKEN, message))
@@ -117,7 +117,7 @@ class Loader:
         raise end
 
 
-def candidates(store: Directory, resume: str, job: int) -> list[int]:
+def candidates(store: Store, resume: str, job: int) -> list[int]:
     """Steps to try, newest first. resume: "latest"; "none" (only this job's own); or one step's number.
 
     Raises:
@@ -134,12 +134,12 @@ def candidates(store: Directory, resume: str, job: int) -> list[int]:
         if step in everything:
             return [*newer, *(other for other in everything if other <= step)]
         raise Ended(
-            Cause.BAD_SPEC, f"checkpoint.resume: {store.root} has no step {step}; it has {everything or 'none'}"
+            Cause.BAD_SPEC, f"checkpoint.resume: {store.place} has no step {step}; it has {everything or 'none'}"
         )
     raise Ended(Cause.BAD_SPEC, f"checkpoint.resume: {resume!r} is none of latest, none, step-N")
 
 
-def _made_by(store: Directory, step: int) -> int | None:
+def _made_by(store: Store, step: int) -> int | None:
     try:
         return read_manifest(store, step).job
     except ValueError:

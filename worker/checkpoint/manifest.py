@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """step: finished steps. samples: the data cursor, the first global sample index not trained on yet.
 
     plan: stage bounds, micro-batch count and size, schedule and stage-to-rank map it was saved under. ties: groups of
-    parameters that are one; each is "layer/parameter".
+    parameters that are one; each is "layer/parameter". loss_scale, good_steps: for float16, see `worker.scaling`.
     """
 
     version: int = VERSION
@@ -71,6 +71,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     process_groups: ProcessGroups
     first_evaluation: Evaluation | None = None
     last_evaluation: Evaluation | None = None
+    loss_scale: float = 2.0**16
+    good_steps: int = 0
     torch: str
 
 

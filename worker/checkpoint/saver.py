@@ -13,8 +13,8 @@ from torch import Tensor
 
 from scheduler.protocol.messages import Cause
 from worker.checkpoint import catalogue, layerfile, manifest
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.manifest import LayerEntry, Manifest
+from worker.checkpoint.store import Store
 from worker.checkpoint.verify import read_layer, read_manifest
 from worker.errors import Ended, one_line
 from worker.layer import Layer, Structure
@@ -56,7 +56,7 @@ class Saver:
 
     def __init__(
         self,
-        store: Directory,
+        store: Store,
         connect: Callable[[], Rendezvous],
         job: int,
         attempt: int,
@@ -136,7 +136,7 @@ class Saver:
                     self._store.write(manifest.layer_file(sha256), data, f"{self._job}.{self._attempt}.{self._rank}")
                 entries[str(copy.layer)] = msgspec.to_builtins(entry)
         except OSError as error:
-            return {"error": f"rank {self._rank}: {error.strerror or error} in {self._store.root}"}
+            return {"error": f"rank {self._rank}: {error.strerror or error} in {self._store.place}"}
         return {"entries": entries}
 
     def _has(self, entry: LayerEntry) -> bool:
@@ -161,7 +161,7 @@ class Saver:
             catalogue.clean_up(self._store, self._keep)
 
 
-def _is_good(store: Directory, step: int) -> bool:
+def _is_good(store: Store, step: int) -> bool:
     """An existing good checkpoint is kept."""
     if not store.exists(manifest.name(step)):
         return False

@@ -7,11 +7,11 @@ from typing import Any
 from torch import Tensor
 
 from worker.checkpoint import layerfile, manifest
-from worker.checkpoint.directory import Directory
 from worker.checkpoint.manifest import BrokenCheckpoint, LayerEntry, Manifest
+from worker.checkpoint.store import Store
 
 
-def read_manifest(store: Directory, step: int) -> Manifest:
+def read_manifest(store: Store, step: int) -> Manifest:
     """Raises BrokenCheckpoint or NewerCheckpoint."""
     try:
         found = manifest.decode(store.read(manifest.name(step)))
@@ -25,7 +25,7 @@ def read_manifest(store: Directory, step: int) -> Manifest:
 LayerState = tuple[dict[str, Tensor], dict[str, Any]]
 
 
-def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerState]:
+def read_layers(store: Store, entries: Sequence[LayerEntry]) -> list[LayerState]:
     """Several layers' states, in order. Reading and checking release the interpreter, so two threads use two cores.
 
     Raises:
@@ -35,7 +35,7 @@ def read_layers(store: Directory, entries: Sequence[LayerEntry]) -> list[LayerSt
         return list(pool.map(lambda entry: read_layer(store, entry), entries))
 
 
-def read_layer(store: Directory, entry: LayerEntry, thoroughly: bool = False) -> LayerState:
+def read_layer(store: Store, entry: LayerEntry, thoroughly: bool = False) -> LayerState:
     """A layer's state. thoroughly: by SHA-256, else by CRC-32 where the manifest has it.
 
     Raises:
