@@ -38,8 +38,15 @@ class Weather:
 
     def slows(self, **members: float) -> None:
         """slows(m2=3): member 2 takes three times as long."""
+        self._is("slow", members)
+
+    def fills(self, **members: float) -> None:
+        """fills(m2=0.95): the device of member 2 has 5% of its memory left."""
+        self._is("memory", members)
+
+    def _is(self, what: str, members: dict[str, float]) -> None:
         fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"slow": {name[1:]: factor for name, factor in members.items()}}))
+        fresh.write_text(json.dumps({what: {name[1:]: value for name, value in members.items()}}))
         fresh.rename(self.path)
 
 
@@ -153,6 +160,24 @@ def test_a_slow_replica_is_given_fewer_microbatches(site: Site, tmp_path: Path) 
     found = {line["step"]: line["loss"] for line in metrics(launched) if "loss" in line}
     for step, (loss, _) in undisturbed(site, len(found)).items():
         assert abs(found[step] - float.fromhex(loss)) < 1e-6, step
+
+
+def test_layers_leave_a_device_before_its_memory_runs_out_and_stay_away(site: Site, tmp_path: Path) -> None:
+    weather = Weather(tmp_path)
+    launched = site.launch(HOME, fast(site, weather, directory=None))
+    launched.wait(begun)
+    weather.fills(m1=0.95)
+    launched.wait(lambda it: it.pilot.revision >= 1)
+    assert sizes(launched.pilot.plan)[1] < 3
+    assert "rank 1 is short of memory, 95% used" in launched.pilot.message
+    weather.fills(m1=0.5)
+    step = launched.pilot.step or 0
+    launched.wait(lambda it: (it.pilot.step or 0) >= step + 20)
+    assert sizes(launched.pilot.plan)[1] < 3
+    launched.stop(grace_s=0)
+    launched.wait()
+    found = curve(launched)
+    assert found == undisturbed(site, len(found))
 
 
 def test_a_stop_and_a_next_generation_come_before_a_revision(site: Site, tmp_path: Path) -> None:
