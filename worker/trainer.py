@@ -19,6 +19,7 @@ from worker.control import Control
 from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
+from worker.guards import Guard
 from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
@@ -63,6 +64,7 @@ class Trainer:
         self.generation, self.control, self.progress = generation, control, progress
         self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
         self.job, self.plan = generation.job, generation.plan
+        self._guard = Guard(generation)
         self._validation = generation.validation_batches()
         self._trouble = ""
         self._step_times = StepTimes()
@@ -101,6 +103,7 @@ class Trainer:
     def go_on(self, ready_at: float) -> None:
         """A change that did not happen counts as pause from its boundary on."""
         self.carrier = None
+        self._guard.reset()
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
@@ -120,7 +123,9 @@ class Trainer:
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
-        size = end + 2
+        size = end + 2 + self._guard.size
+        values |= {end + 2 + place: value for place, value in self._guard.values().items()}
+        told = size
         if self._part is not None and spans is not None:
             values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
             size += self._part.size(step, steps)
@@ -129,6 +134,7 @@ class Trainer:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
+        self._guard.check(summed[end + 2 : told], boundary, self.generation.units(step, steps))
         if self._measuring is not None:
             self._measuring.keep(step, found[0][0])
         if not self.generation.asynchronous:
@@ -139,7 +145,7 @@ class Trainer:
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
         if self._part is not None:
-            self._part.take(summed[end + 2 :], boundary, steps, elapsed_s)
+            self._part.take(summed[told:], boundary, steps, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
@@ -193,6 +199,7 @@ class Trainer:
                 layer.update(rate, scale)
             else:
                 layer.drop_gradients()
+        self._guard.updated(rate, scale)
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
@@ -211,7 +218,8 @@ class Trainer:
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
-            self.metrics.steadiness(step, steadiness)
+            adapter = self._part.adapter if self._part is not None else None
+            self.metrics.steadiness(step, steadiness, adapter.telemetry() if adapter is not None else {})
             if steadiness.told:
                 self.control.note(steadiness.told)
 
