@@ -12,10 +12,11 @@ variance_step_time_s2; of a job that adapts also with stages (forward, backward 
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from worker.entrypoint import user_exception
 from worker.steadiness import WHOLE, Steadiness
 
 FILE_NAME = "metrics.jsonl"
@@ -24,7 +25,9 @@ FILE_NAME = "metrics.jsonl"
 class Metrics:
     """Appends; a line is whole or, after a kill or on a full disk, cut short. What does not fit is lost."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[[Mapping[str, Any]], object] = lambda values: None) -> None:
+        """log: the user's; is given each object too."""
+        self._log = log
         self._file = open(folder / FILE_NAME, "ab", buffering=0)  # noqa: SIM115  (lives as long as the member)
         self._cut = False
 
@@ -71,3 +74,7 @@ class Metrics:
         with contextlib.suppress(OSError):  # a full disk costs these lines, not the training
             written = self._file.write(line.encode())
         self._cut = written < len(line)
+        try:
+            self._log(values)
+        except Exception as error:
+            raise user_exception(error, "log raised") from None
