@@ -355,6 +355,8 @@ class Member:
     def _part(self, generation: Generation, meet: Rendezvous, before: Present | None) -> Part | None:
         spec, profile = self.spec.job.adapt, self.spec.profile
         if generation.meter is None or spec is None or profile is None:
+            if spec is not None and generation.is_pilot:
+                self.control.note("this job does not adapt: nobody has measured its layers; leave out `profile`")
             return None
         adapter = before.part.adapter if before is not None and before.part is not None else None
         if adapter is None and generation.is_pilot:

@@ -214,7 +214,8 @@ class Trainer:
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
-            self.metrics.steadiness(step, steadiness)
+            adapter = self._part.adapter if self._part is not None else None
+            self.metrics.steadiness(step, steadiness, adapter.telemetry() if adapter is not None else {})
             if steadiness.told:
                 self.control.note(steadiness.told)
 
