@@ -51,7 +51,7 @@ class Measuring:
     def begin(self, step: int) -> None:
         """Before a step: from the end of the warm-up on, look at every micro-batch's gradients."""
         self._parts = {}
-        for stage in self._generation.stages:
+        for stage in self._generation.stages.values():
             stage.watch = _Watch(stage, self._parts) if step >= self._after else None
 
     def keep(self, step: int, loss: float) -> None:
@@ -59,7 +59,7 @@ class Measuring:
         self._losses.append(loss)
         if step < self._after:
             return
-        for stage in self._generation.stages:
+        for stage in self._generation.stages.values():
             stage.watch = None
         self._kept = {
             layer.index: [(one.detach().clone(), one.grad.clone()) for one in _with_gradients(layer)]
@@ -81,6 +81,8 @@ class Measuring:
             values[layer.index] = sum(_square(before) for (_, before), _ in pairs)
             values[layers + layer.index] = sum(_square(now.grad - before) for (_, before), now in pairs)
             values[2 * layers + layer.index] = sum(_square(now - place) for (place, _), now in pairs)
+        for stage in generation.stages.values():
+            stage.accumulated = 0
         for layer in generation.layers:
             layer.drop_gradients()
         for buffer, before in self._buffers:

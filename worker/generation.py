@@ -172,6 +172,10 @@ class Generation:
         self._note_routes(programs, microbatches // plan.microbatches)
         return programs[self.rank], message_tags(programs)
 
+    def units(self, step: int, steps: int) -> int:
+        """What every stage accumulates in `steps` steps from `step`: micro-batches, slice by slice."""
+        return steps * self.microbatches_at(step) * self._slices
+
     def microbatches_at(self, step: int) -> int:
         """Of one step; fewer than the plan's while the batch ramps up."""
         return self.job.batch_at(step) // self.plan.microbatch_size
@@ -275,9 +279,9 @@ class Generation:
         return self._by_microbatch(losses)
 
     @property
-    def stages(self) -> list[Stage]:
+    def stages(self) -> Mapping[int, Stage]:
         """Those of this rank."""
-        return list(self._stages.values())
+        return self._stages
 
     def counted_layers(self) -> list[Layer]:
         """The layers that this rank answers for: replica 0's, so that every layer counts once."""

@@ -53,6 +53,8 @@ class Layer:
         self.structure: Structure = _structure(self.name, module)
         self.module = module.to(device=device, dtype=dtype)
         self.parameters = dict(self.module.named_parameters())
+        self.updates = 0
+        """Optimizer steps; whoever compares them sets it back."""
         self.uncounted: set[str] = set()
         """Parameters tied to one of an earlier layer, which counts for both in the gradient norm."""
         trained = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
@@ -95,6 +97,7 @@ class Layer:
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
         self.optimizer.step()
+        self.updates += 1
         self.drop_gradients()
 
     def drop_gradients(self) -> None:

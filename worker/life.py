@@ -334,7 +334,7 @@ class Member:
                 self.control, proposal, progress, every_s, time.monotonic, saver is not None, part
             )
             folder = Path(os.environ["JCT_ATTEMPT_DIR"])
-            metrics = Metrics(folder)
+            metrics = Metrics(folder, self.job.log or (lambda values: None))
             self.control.report(
                 step=progress.step,
                 saved=progress.saved,
@@ -355,6 +355,8 @@ class Member:
     def _part(self, generation: Generation, meet: Rendezvous, before: Present | None) -> Part | None:
         spec, profile = self.spec.job.adapt, self.spec.profile
         if generation.meter is None or spec is None or profile is None:
+            if spec is not None and generation.is_pilot:
+                self.control.note("this job does not adapt: nobody has measured its layers; leave out `profile`")
             return None
         adapter = before.part.adapter if before is not None and before.part is not None else None
         if adapter is None and generation.is_pilot:

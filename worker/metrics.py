@@ -5,15 +5,18 @@ step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_nor
 samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
 evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
 `validation_loss` (and its hex). Every 100 steps of one plan have an object with their mean_step_time_s and
-variance_step_time_s2.
+variance_step_time_s2; of a job that adapts also with stages (forward, backward and load seconds a micro-batch), links
+(seconds one way, bytes a second) and a diagnosis in words.
 """
 
 import contextlib
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from worker.entrypoint import user_exception
 from worker.steadiness import WHOLE, Steadiness
 
 FILE_NAME = "metrics.jsonl"
@@ -22,7 +25,9 @@ FILE_NAME = "metrics.jsonl"
 class Metrics:
     """Appends; a line is whole or, after a kill or on a full disk, cut short. What does not fit is lost."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[[Mapping[str, Any]], object] = lambda values: None) -> None:
+        """log: the user's; is given each object too."""
+        self._log = log
         self._file = open(folder / FILE_NAME, "ab", buffering=0)  # noqa: SIM115  (lives as long as the member)
         self._cut = False
 
@@ -53,9 +58,14 @@ class Metrics:
     def evaluation(self, step: int, loss: float) -> None:
         self._write(step=step, validation_loss=loss, validation_loss_hex=loss.hex())
 
-    def steadiness(self, step: int, found: Steadiness) -> None:
+    def steadiness(self, step: int, found: Steadiness, telemetry: Mapping[str, Any]) -> None:
+        """telemetry: what is measured of stages and links, where somebody does."""
         self._write(
-            step=step, steps=WHOLE, mean_step_time_s=found.mean_s, variance_step_time_s2=found.variance_s2
+            step=step,
+            steps=WHOLE,
+            mean_step_time_s=found.mean_s,
+            variance_step_time_s2=found.variance_s2,
+            **telemetry,
         )
 
     def _write(self, **values: Any) -> None:
@@ -64,3 +74,7 @@ class Metrics:
         with contextlib.suppress(OSError):  # a full disk costs these lines, not the training
             written = self._file.write(line.encode())
         self._cut = written < len(line)
+        try:
+            self._log(values)
+        except Exception as error:
+            raise user_exception(error, "log raised") from None

@@ -106,6 +106,7 @@ class SlicedStage(Stage):
             torch.autograd.backward([tensor for tensor, _ in roots], [share for _, share in roots])
         if slice_ == 0:
             self._caches.pop(sequence, None)
+        self.accumulated += 1
         return alive.inputs.grad if isinstance(alive.inputs, Tensor) else None
 
     def _keys(self, step: int, microbatch: int) -> tuple[int, int]:

@@ -43,6 +43,8 @@ class Stage:
         self.layers, self.loss, self.seed, self.device = layers, loss, seed, device
         self._recompute, self._autocast = recompute, autocast
         self._alive: dict[int, _Alive] = {}
+        self.accumulated = 0
+        """Backwards that have passed; whoever compares them sets it back."""
         self.watch: Callable[[int], None] | None = None
         """Told of each micro-batch whose whole backward has passed, while its gradients are the newest to be added."""
         self._weights = WeightQueue()
@@ -78,6 +80,7 @@ class Stage:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
             torch.autograd.backward(output, gradient)
+        self.accumulated += 1
         if self.watch is not None:
             self.watch(microbatch)
         return alive.inputs.grad if isinstance(alive.inputs, Tensor) else None

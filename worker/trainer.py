@@ -1,28 +1,25 @@
 """The training loop of one rank: steps, boundaries, evaluations, saves, and one end."""
 
-import functools
 import math
 import time
 from collections.abc import Callable
-
-import msgspec
-import torch
 
 from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise
 from worker.carry import Carrier
-from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
-from worker.checkpoint.saver import Outcome, Saver
+from worker.checkpoint.saver import Saver
 from worker.control import Control
 from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
+from worker.guards import Guard
 from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.saves import Saves
 from worker.scaling import LEAST, SCALED, adjust
 from worker.steadiness import StepTimes
 from worker.timelines import Timelines
@@ -61,10 +58,11 @@ class Trainer:
         self._ready_at = self._met_at = ready_at
         self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
-        self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
+        self.pilot, self.metrics = pilot, metrics
         self.job, self.plan = generation.job, generation.plan
+        self._guard = Guard(generation)
         self._validation = generation.validation_batches()
-        self._trouble = ""
+        self._saves = Saves(generation, control, progress, saver, pilot is not None, fingerprint)
         self._step_times = StepTimes()
 
     def run(self) -> Ended | int | Revise:
@@ -83,10 +81,10 @@ class Trainer:
             if end is not None:
                 return end
             if header is Header.CHANGE:
-                self._finish_save()
+                self._saves.finish()
                 return generation
             if header is Header.REVISE:
-                self._finish_save()
+                self._saves.finish()
                 return Revise(generation)
             if header is Header.PREPARE and self._part is not None:
                 self._part.reviser.prepare(generation)
@@ -101,6 +99,7 @@ class Trainer:
     def go_on(self, ready_at: float) -> None:
         """A change that did not happen counts as pause from its boundary on."""
         self.carrier = None
+        self._guard.reset()
         self._ready_at = ready_at
 
     def _step(self) -> tuple[Header, int]:
@@ -120,7 +119,9 @@ class Trainer:
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
-        size = end + 2
+        size = end + 2 + self._guard.size
+        values |= {end + 2 + place: value for place, value in self._guard.values().items()}
+        told = size
         if self._part is not None and spans is not None:
             values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
             size += self._part.size(step, steps)
@@ -129,6 +130,7 @@ class Trainer:
             self._timelines.give(spans, self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
+        self._guard.check(summed[end + 2 : told], boundary, self.generation.units(step, steps))
         if self._measuring is not None:
             self._measuring.keep(step, found[0][0])
         if not self.generation.asynchronous:
@@ -139,7 +141,7 @@ class Trainer:
         self._ready_at = time.perf_counter()
         elapsed_s = (self._ready_at - started) / steps
         if self._part is not None:
-            self._part.take(summed[end + 2 :], boundary, steps, elapsed_s)
+            self._part.take(summed[told:], boundary, steps, elapsed_s)
         for i, (loss, norm) in enumerate(found):
             self._tell(step + i + 1, loss, norm, elapsed_s, pause_s if i == 0 else 0.0)
         return Header(round(summed[end])), round(summed[end + 1])
@@ -193,6 +195,7 @@ class Trainer:
                 layer.update(rate, scale)
             else:
                 layer.drop_gradients()
+        self._guard.updated(rate, scale)
 
     def _tell(self, step: int, loss: float, norm: float, elapsed_s: float, pause_s: float) -> None:
         if self.metrics is None:
@@ -211,7 +214,8 @@ class Trainer:
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
-            self.metrics.steadiness(step, steadiness)
+            adapter = self._part.adapter if self._part is not None else None
+            self.metrics.steadiness(step, steadiness, adapter.telemetry() if adapter is not None else {})
             if steadiness.told:
                 self.control.note(steadiness.told)
 
@@ -219,69 +223,27 @@ class Trainer:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
             return Header.GO, 0
-        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, left)
+        return self.pilot.header(boundary, self._saves.busy, left)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
-        self._settle_save()
+        self._saves.settle()
         if self.progress.step >= self.job.total_steps:
             return None
         if header.saves:
-            self._save()
+            self._saves.save()
         if not header.stops:
             return None
-        self._finish_save()
-        return Ended(Cause.STOPPED, self._lost_work())
+        self._saves.finish()
+        return Ended(Cause.STOPPED, self._saves.lost_work())
 
     def _finish(self) -> Ended:
         """All steps are done: save, then evaluate, so that a kill in between loses no training."""
-        self._save()
+        self._saves.save()
         if self._evaluation_due():
             self._evaluate()
-        self._finish_save()
+        self._saves.finish()
         return Ended(Cause.FINISHED)
-
-    def _save(self) -> None:
-        """Begin a save of this boundary, unless there is nothing new. All ranks decide alike."""
-        if self.saver is None or self.progress.save_begun == self.progress.step:
-            return
-        self._finish_save()
-        self._report(phase=Phase.SAVING)
-        self.progress.save_begun = self.progress.step
-        publish = functools.partial(msgspec.structs.replace, self._manifest()) if self.pilot is not None else None
-        self.saver.start(self.progress.step, self.generation.saved_here(), publish)
-
-    def _finish_save(self) -> None:
-        if self.saver is not None:
-            self.saver.wait()
-            self._settle_save()
-
-    def _settle_save(self) -> None:
-        """Take in what became of a save. Raises Ended, FENCED."""
-        outcome = self.saver.outcome() if self.saver is not None else None
-        if outcome is None:
-            return
-        if outcome.fenced is not None:
-            raise outcome.fenced
-        if self.pilot is not None:
-            self._judge(outcome)
-
-    def _judge(self, outcome: Outcome) -> None:
-        if not outcome.error:
-            self.progress.saved = outcome.step
-            self._report(saved=outcome.step)
-            return
-        self._trouble = outcome.error
-        newest = "there is none yet" if self.progress.saved is None else f"the newest is of step {self.progress.saved}"
-        self.control.note(f"checkpoint of step {outcome.step} failed: {outcome.error}; {newest}")
-
-    def _lost_work(self) -> str:
-        """What a stop costs, said by the pilot; "" where nothing is lost."""
-        if self.pilot is None:
-            return ""
-        lost = self.progress.step - (self.progress.saved or 0)
-        why = f": {self._trouble}" if self._trouble else ""
-        return f"stopped without a checkpoint of the last {lost} steps{why}" if lost else ""
 
     def _evaluation_due(self) -> bool:
         validation, step, last = self.job.validation, self.progress.step, self.progress.last_evaluation
@@ -318,33 +280,6 @@ class Trainer:
         if self.pilot is not None:
             self.control.report(**changes)
 
-    def _manifest(self) -> Manifest:
-        """Of this boundary; the layers' files come when they are written."""
-        step = self.progress.step
-        target = self.control.target
-        return Manifest(
-            job=target.job,
-            attempt=target.attempt,
-            step=step,
-            samples=self.job.samples_before(step),
-            global_batch=self.plan.global_batch,
-            learning_rate=self.job.rate_at(step),
-            rng=Rng(seed=self.job.seed),
-            fingerprint=self.fingerprint,
-            layers=(),
-            ties=tuple(tuple(group) for group in self.job.ties),
-            plan=self.plan,
-            process_groups=ProcessGroups(
-                backend="gloo",
-                members=self.generation.world.members,
-                replicas=tuple(stage.ranks for stage in self.plan.stages),
-            ),
-            loss_scale=self.progress.loss_scale,
-            good_steps=self.progress.good_steps,
-            first_evaluation=self.progress.first_evaluation,
-            last_evaluation=self.progress.last_evaluation,
-            torch=str(torch.__version__),
-        )
 
 
 def _ordered_sum(values: list[float]) -> float:

@@ -26,7 +26,7 @@ _SAID_PLAINLY = {
 }
 _WAYS_TO_RUN = ("entrypoint", "command", "script")
 _FOR_COMMANDS = ("progress_timeout", "processes", "on_exit")
-_FOR_PIPELINES = ("arguments", "parallel", "numerics", "profile")
+_FOR_PIPELINES = ("arguments", "parallel", "numerics", "profile", "adapt")
 _MAX_INT = 2**63 - 1
 _MAX_DEPTH = 64
 

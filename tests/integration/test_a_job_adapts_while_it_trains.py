@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from gang import Site, curve, log, member_pids, metrics, plan
 
 from policies.ir.plan import ParallelPlan
@@ -37,17 +38,31 @@ class Weather:
 
     def slows(self, **members: float) -> None:
         """slows(m2=3): member 2 takes three times as long."""
+        self._is("slow", members)
+
+    def fills(self, **members: float) -> None:
+        """fills(m2=0.95): the device of member 2 has 5% of its memory left."""
+        self._is("memory", members)
+
+    def _is(self, what: str, members: dict[str, float]) -> None:
         fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"slow": {name[1:]: factor for name, factor in members.items()}}))
+        fresh.write_text(json.dumps({what: {name[1:]: value for name, value in members.items()}}))
         fresh.rename(self.path)
 
 
-def adapting(site: Site, weather: Weather, steps: int = ENDLESS, **changes: object) -> AttemptSpec:
-    arguments = {"blocks": BLOCKS, "steps": steps, "global_batch": 16, "weather": str(weather.path)}
+def adapting(site: Site, weather: Weather, **changes: object) -> AttemptSpec:
+    arguments = {"blocks": BLOCKS, "steps": ENDLESS, "global_batch": 16, "weather": str(weather.path)}
     arguments |= {"block_s": PACE_S}
     return site.spec(
         **{"entrypoint": "devices:job", "arguments": arguments, "adapt": QUICK, "profile": profile(), **changes}
     )
+
+
+def fast(site: Site, weather: Weather, **changes: object) -> AttemptSpec:
+    """At a quarter of the pace, where nothing is held back: too noisy to tell who is slow, but not that somebody is."""
+    restless = AdaptSpec(threshold=0.6, held_s=0.05, cooldown_s=0.05, horizon_s=600)
+    arguments = {"blocks": BLOCKS, "steps": ENDLESS, "global_batch": 16, "weather": str(weather.path), "block_s": 0.001}
+    return adapting(site, weather, **{"adapt": restless, "arguments": arguments, "profile": profile(0.001), **changes})
 
 
 def sizes(plan: ParallelPlan | None) -> list[int]:
@@ -90,12 +105,33 @@ def test_layers_leave_a_slow_device_and_come_back_without_a_bit_of_difference(si
     assert found == {step: values for step, values in undisturbed(site, len(found)).items() if step in found}
 
 
+@pytest.mark.parametrize(
+    ("schedule", "bounds", "stage_rank"),
+    [("zb-h1", (0, 4, 8, 12), (0, 1, 2)), ("zbv", (0, 3, 6, 9, 12), (0, 1, 1, 0)), ("gpipe", (0, 4, 8, 12), (0, 1, 2))],
+)
+def test_no_schedule_shows_a_revision_in_its_losses(
+    site: Site, tmp_path: Path, schedule: str, bounds: tuple[int, ...], stage_rank: tuple[int, ...]
+) -> None:
+    weather = Weather(tmp_path)
+    home = plan(bounds, microbatches=8, size=2, schedule=schedule, stage_rank=stage_rank)
+    launched = site.launch(home, fast(site, weather, directory=None))
+    launched.wait(begun)
+    weather.slows(m1=6.0)
+    launched.wait(lambda it: it.pilot.revision >= 1)
+    step = launched.pilot.step or 0
+    launched.wait(lambda it: (it.pilot.step or 0) >= step + 5)
+    launched.stop(grace_s=0)
+    launched.wait()
+    found = curve(launched)
+    assert found == undisturbed(site, len(found))
+
+
 def test_a_job_that_was_not_asked_to_adapt_keeps_its_cut(site: Site, tmp_path: Path) -> None:
     weather = Weather(tmp_path)
-    launched = site.launch(HOME, adapting(site, weather, adapt=None, directory=None))
+    launched = site.launch(HOME, fast(site, weather, adapt=None, directory=None))
     launched.wait(begun)
-    weather.slows(m1=3.0)
-    launched.wait(lambda it: (it.pilot.step or 0) >= 40)
+    weather.slows(m1=6.0)
+    launched.wait(lambda it: (it.pilot.step or 0) >= 50)
     assert launched.pilot.revision == 0
     assert launched.pilot.plan == HOME
     launched.stop(grace_s=0)
@@ -126,6 +162,24 @@ def test_a_slow_replica_is_given_fewer_microbatches(site: Site, tmp_path: Path) 
         assert abs(found[step] - float.fromhex(loss)) < 1e-6, step
 
 
+def test_layers_leave_a_device_before_its_memory_runs_out_and_stay_away(site: Site, tmp_path: Path) -> None:
+    weather = Weather(tmp_path)
+    launched = site.launch(HOME, fast(site, weather, directory=None))
+    launched.wait(begun)
+    weather.fills(m1=0.95)
+    launched.wait(lambda it: it.pilot.revision >= 1)
+    assert sizes(launched.pilot.plan)[1] < 3
+    assert "rank 1 is short of memory, 95% used" in launched.pilot.message
+    weather.fills(m1=0.5)
+    step = launched.pilot.step or 0
+    launched.wait(lambda it: (it.pilot.step or 0) >= step + 20)
+    assert sizes(launched.pilot.plan)[1] < 3
+    launched.stop(grace_s=0)
+    launched.wait()
+    found = curve(launched)
+    assert found == undisturbed(site, len(found))
+
+
 def test_a_stop_and_a_next_generation_come_before_a_revision(site: Site, tmp_path: Path) -> None:
     weather = Weather(tmp_path)
     launched = site.launch(HOME, adapting(site, weather))
@@ -150,11 +204,7 @@ def all_have_ended(it: Launched) -> bool:
 
 def one_life(site: Site, weather: Weather, chooser: random.Random) -> Launched:
     """The trouble goes from device to device, so that the cut changes all the time; then one member is killed."""
-    restless = AdaptSpec(threshold=0.6, held_s=0.05, cooldown_s=0.05, horizon_s=600)
-    arguments = {"blocks": BLOCKS, "steps": ENDLESS, "global_batch": 16, "weather": str(weather.path), "block_s": 0.001}
-    launched = site.launch(
-        HOME, adapting(site, weather, adapt=restless, arguments=arguments, profile=profile(0.001), every_s=0.3)
-    )
+    launched = site.launch(HOME, fast(site, weather, every_s=0.3))
     launched.wait(begun)
     slow, until = 0, None
     while until is None or time.monotonic() < until:

@@ -1,6 +1,7 @@
 """`jct train` runs a job without a daemon, changes its shape by script; `jct checkpoints` explains what it saved."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,32 @@ def test_a_request_that_cannot_be_is_refused(job_file: Path, options: list[str],
     assert refused.returncode == 2
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_a_job_told_to_adapt_moves_layers_away_from_a_slow_device(tmp_path: Path) -> None:
+    weather, path = tmp_path / "weather.json", tmp_path / "job.yaml"
+    arguments = {"blocks": 6, "steps": 100_000, "global_batch": 16, "block_s": 0.003, "weather": str(weather)}
+    path.write_text(yaml.dump({"name": "t", "entrypoint": "devices:job", "workdir": str(JOBS), "arguments": arguments}))
+    settings = "threshold=0.6,held_s=0.5,cooldown_s=1"
+    options = ["--stages", "2", "--microbatches", "8", "--adapt", "--adapt-with", settings]
+    with subprocess.Popen([*JCT, "train", str(path), *options], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if line.startswith("step 20:"):
+                weather.write_text(json.dumps({"slow": {"0": 4.0}}))
+            if "revision 1: layers 4+4 -> " in line:
+                break
+        else:
+            raise AssertionError("it ended without a revision")
+        run.send_signal(signal.SIGINT)
+        run.stdout.read()
+    assert "since rank 0 computes" in line
+    after = line.partition("-> ")[2].partition(",")[0].split("+")
+    assert int(after[0]) < 4 < int(after[1])
+
+
+def test_settings_of_adapting_that_cannot_be_are_told(job_file: Path) -> None:
+    run = train(job_file, "--adapt-with", "held=5")
+    assert run.returncode == 2
+    assert "'held=5': write NAME=NUMBER" in run.stderr
+    assert "held_s" in run.stderr

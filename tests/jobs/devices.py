@@ -1,7 +1,8 @@
 """The tiny job on devices and links of known speed: blocks sleep as long as they compute, messages are late by design.
 
-What disturbs them is written in a file by whoever watches, as {"slow": {member: factor}, "link": {"a-b": factor}}: the
-job is never told through any interface of jctd. Forward of a block takes `block_s`, backward twice as much.
+What disturbs them is written in a file by whoever watches, as {"slow": {member: factor}, "link": {"a-b": factor},
+"memory": {member: share}}: the job is never told through any interface of jctd. Forward of a block takes `block_s`,
+backward twice as much.
 """
 
 import json
@@ -15,6 +16,8 @@ import tiny
 import torch
 
 from worker import PipelineJob
+from worker.adapt import memory
+from worker.adapt.statistics import Memory
 from worker.transport import Group
 
 
@@ -29,6 +32,10 @@ class Weather:
 
     def link(self, a: int, b: int) -> float:
         return self._read().get("link", {}).get(f"{min(a, b)}-{max(a, b)}", 1.0)
+
+    def memory(self, member: int) -> Memory:
+        share = self._read().get("memory", {}).get(str(member))
+        return Memory(share * 1e9, 1e9) if share is not None else Memory()
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -120,6 +127,8 @@ def job(
     Block.pace_s = block_s
     Device.member = int(os.environ.get("JCT_MEMBER", "0"))
     Device.weather = Weather(weather) if weather else None
+    if Device.weather is not None:
+        memory.measured = lambda device: Device.weather.memory(Device.member)
     if bytes_per_s is not None:
         Wire(bytes_per_s).install()
     return tiny.job(**arguments, layer_class=Block)

@@ -223,6 +223,18 @@ def test_what_was_weighed_and_did_not_pay_is_not_weighed_again() -> None:
         assert machine.handle(now, Observed(slowed(2.1), 1.0)) == []
 
 
+def test_after_an_emergency_the_job_does_not_go_back_to_what_did_not_fit() -> None:
+    machine = loop()
+    machine.handle(0, Observed(CALM, 1.0))
+    assert machine.handle(1, Pressed(1)) == [Plan(CALM, relieve=1)]
+    assert machine.handle(2, Planned(Candidate(OTHERS[0], 1.5, 0.1))) == [Prepare(1, OTHERS[0])]
+    assert machine.handle(3, Acknowledged(1, RANKS, RANKS)) == [Revise(1)]
+    assert machine.handle(3, Switched(1)) == []
+    assert machine.home == OTHERS[0]
+    for i in range(100):  # slower than before, and undisturbed
+        assert machine.handle(10 + 10 * i, Observed(CALM, 1.5)) == []
+
+
 def test_memory_does_not_wait_for_a_cooldown_but_is_not_tried_at_every_step() -> None:
     machine, now = changed()
     assert machine.handle(now + 1, Pressed(2)) == [Plan(slowed(2.0), relieve=2)]

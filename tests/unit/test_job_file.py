@@ -74,6 +74,12 @@ def test_a_job_may_say_when_it_changes_its_own_cut(adapt, found):
     assert spec().adapt is None
 
 
+def test_a_command_cannot_adapt():
+    with pytest.raises(BadSpec) as caught:
+        parse_document({"name": "a", "command": ["sleep", "1"], "workdir": "/w", "adapt": True})
+    assert [problem.field for problem in caught.value.problems] == ["adapt"]
+
+
 def test_a_threshold_that_noise_would_pass_is_refused():
     assert "adapt.threshold" in problems(adapt={"threshold": 0.01})
 

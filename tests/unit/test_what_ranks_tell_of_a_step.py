@@ -8,7 +8,8 @@ from policies.model.profile import LayerProfile, ModelProfile
 from policies.pricing import make_plan
 from policies.schedules.lowering import orders_for
 from scheduler.protocol.slowdown import Slowdown, Source
-from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links, loader_bound
+from worker.adapt.diagnosis import diagnose, loader_bound, telemetry
+from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links
 from worker.adapt.meter import Meter, StageTimes
 from worker.adapt.part import foreseen
 from worker.adapt.situation import Situation
@@ -136,6 +137,38 @@ def test_a_first_stage_that_waits_for_its_loader_is_named_as_such() -> None:
     for _ in range(RECENT):
         made.take(reading(load_s=0.001))
     assert loader_bound(made) == ""
+
+
+def test_injected_causes_are_told_apart() -> None:
+    """The loader, one stage's computing, one link: each is named alone."""
+    made = estimator()
+    slow_link = tuple(Passage(Route(a, b, 1000), 0.080) for a, b in ((1, 2), (2, 1)))
+    for readings, said in (
+        ({"load_s": 0.030}, ["stage 0 is bound by its loader: 30.0 of 96.0 ms"]),
+        ({"slow": (1, 1, 2)}, ["stage 2 computes 1.50x as long as the mean"]),
+        ({"passages": slow_link}, ["messages between ranks 1 and 2 take 80.0 ms, 121% of the slowest stage"]),
+        ({}, []),
+    ):
+        made.links.forget()
+        for _ in range(RECENT):
+            made.take(reading(**readings))  # type: ignore[arg-type]
+        found = diagnose(made)
+        assert len(found) == len(said), found
+        assert all(line.startswith(beginning) for line, beginning in zip(found, said, strict=True)), found
+
+
+def test_stages_and_links_are_told_as_numbers() -> None:
+    made = estimator()
+    crossing = tuple(Passage(Route(a, b, 1000), 0.010) for a, b in ((0, 1), (1, 0)))
+    for _ in range(RECENT):
+        made.take(reading(passages=crossing))
+    told = telemetry(made)
+    assert told["stages"][1] == {
+        "stage": 1, "rank": 1, "forward_s": pytest.approx(0.022), "backward_s": pytest.approx(0.044), "load_s": 0.0,
+    }  # fmt: skip
+    (link,) = told["links"]
+    assert link["ranks"] == (0, 1)
+    assert link["bandwidth_bytes_per_s"] == pytest.approx(100_000)
 
 
 def test_noise_is_no_disturbance() -> None:

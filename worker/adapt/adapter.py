@@ -6,12 +6,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from scheduler.protocol.spec import AdaptSpec
 from worker.adapt.candidates import Candidate, Terms, best_change, bounds_of, relief
-from worker.adapt.estimate import RECENT, Estimator, loader_bound
+from worker.adapt.diagnosis import loader_bound, telemetry
+from worker.adapt.estimate import RECENT, Estimator
 from worker.adapt.loop import (
     Acknowledged,
     Event,
@@ -53,7 +55,7 @@ class Adapter:
         note: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._spec, self._home, self._total_steps = spec, plan, total_steps
+        self._spec, self._total_steps = spec, total_steps
         self._note, self._clock = note, clock
         self._loop = Loop(spec, plan, plan.world_size, clock())
         self._estimator = Estimator(profile, plan)
@@ -73,6 +75,10 @@ class Adapter:
     @property
     def revision(self) -> int:
         return self._loop.revision
+
+    def telemetry(self) -> dict[str, Any]:
+        """What is measured of stages and links; empty until a baseline and some steps after it are known."""
+        return telemetry(self._estimator) if self._estimator.situation is not None else {}
 
     def take(self, reading: Reading, step: int, step_s: float) -> None:
         """A step has ended."""
@@ -176,17 +182,17 @@ class Adapter:
                 self._found = Planned(candidate)
 
     def _candidate(self, wanted: Plan) -> Candidate | None:
-        ground, running = self._estimator.ground, self._loop.plan
+        ground, running, home = self._estimator.ground, self._loop.plan, self._loop.home
         situation = wanted.situation.rounded(self._spec.threshold)
         assert ground is not None
         terms = self._terms(ground, situation)
         if wanted.relieve is None:
-            return best_change(running, self._home, ground, situation, terms)
+            return best_change(running, home, ground, situation, terms)
         room = [
             self._spec.watermark * memory.total_bytes - memory.used_bytes if memory.total_bytes else math.inf
             for memory in self._memory
         ]
-        return relief(running, self._home, ground, situation, terms, wanted.relieve, room)
+        return relief(running, home, ground, situation, terms, wanted.relieve, room)
 
     def _terms(self, ground: Ground, situation: Situation) -> Terms:
         foreseen_s = step_s(self._loop.plan, ground, situation)
@@ -215,6 +221,9 @@ class Adapter:
             self._note(told)
 
     def _why(self) -> str:
+        if self._wanted is not None and self._wanted.relieve is not None:
+            rank = self._wanted.relieve
+            return f"since rank {rank} is short of memory, {self._memory[rank].share:.0%} used"
         situation = self._situation()
         found = disturbances(situation.rounded(self._spec.threshold)) if situation is not None else []
         return "since " + " and ".join(found) if found else "nothing disturbs any more"

@@ -184,20 +184,3 @@ def _link(size_bytes: int, seconds: float) -> Link:
     """One size cannot tell latency from bandwidth: a usual latency is believed, the rest is bandwidth."""
     latency_s = min(Link().latency_s, seconds / 2)
     return Link(latency_s, size_bytes / (seconds - latency_s))
-
-
-def loader_bound(estimator: Estimator) -> str:
-    """That the first stage waits for its data and so holds all others up (SUR-11); "" where it does not."""
-    load_s, own_s = estimator.load_s, estimator.times(0, estimator.plan.stages[0].ranks[0]).compute_s
-    others = [
-        estimator.times(index, rank).compute_s
-        for index, stage in enumerate(estimator.plan.stages)
-        for rank in stage.ranks
-        if index
-    ]
-    if load_s < 0.2 * (load_s + own_s) or load_s + own_s < 1.05 * max(others, default=0.0):
-        return ""
-    return (
-        f"stage 0 is bound by its loader: {load_s * 1e3:.1f} of {(load_s + own_s) * 1e3:.1f} ms a micro-batch go to "
-        "fetching samples; fetch ahead, or move work out of the data set"
-    )

@@ -116,10 +116,13 @@ Instruction = Plan | Prepare | Revise | Say
 
 
 class Loop:
-    """revision: of the running plan; 0 is the one that the job was given. Durations and `now` in seconds."""
+    """revision: of the running plan; 0 is the one that the job was given. home: the plan for undisturbed times.
+
+    Durations and `now` in seconds.
+    """
 
     def __init__(self, spec: AdaptSpec, plan: ParallelPlan, ranks: int, now: float) -> None:
-        self._spec, self._home, self.plan = spec, plan, plan
+        self._spec, self.home, self.plan = spec, plan, plan
         self._kept: ParallelPlan | None = None
         self.phase = Phase.MONITORING
         self.revision = 0
@@ -135,7 +138,7 @@ class Loop:
         self._waits_until = 0.0
         self._before_s: float | None = None
         self._confirmed_steps = 0
-        self._undoing = False
+        self._undoing = self._relieving = False
 
     @property
     def changes_per_s(self) -> float:
@@ -188,7 +191,7 @@ class Loop:
         threshold = self._spec.threshold
         if self._situation.distance(self._planned_for) > threshold:
             return True
-        return self.plan not in (self._home, self._kept) and self._situation.rounded(threshold).calm
+        return self.plan not in (self.home, self._kept) and self._situation.rounded(threshold).calm
 
     def _relieve(self, now: float, rank: int) -> list[Instruction]:
         """Memory does not wait for a cooldown; but what did not help is not tried again at once."""
@@ -198,7 +201,7 @@ class Loop:
         return self._plan(rank)
 
     def _plan(self, relieve: int | None) -> list[Instruction]:
-        self.phase, self._weighed = Phase.PLANNING, self._situation
+        self.phase, self._weighed, self._relieving = Phase.PLANNING, self._situation, relieve is not None
         return [Plan(self._situation, relieve)]
 
     def _take_plan(self, now: float, candidate: Candidate | None) -> list[Instruction]:
@@ -206,7 +209,7 @@ class Loop:
             self._planned_for, self._kept = self._weighed, self.plan  # only a further change of things is news
             self._rest(now, 0.0)
             return []
-        self._before_s, self._undoing = self._step_s, False
+        self._before_s, self._undoing = None if self._relieving else self._step_s, False
         return self._dispatch(now, candidate.plan)
 
     # --- dispatch, execute and confirm ---
@@ -236,6 +239,8 @@ class Loop:
         assert self._next is not None
         self.plan, self.revision = self._next, switched.revision
         self._planned_for = self._weighed
+        if self._relieving:
+            self.home = self.plan  # the first one does not fit any more
         self.changes.append(now)
         self._rest(now, self._spec.cooldown_s)
         self.phase, self._confirmed_steps = Phase.CONFIRMING, 0
