@@ -334,7 +334,7 @@ class Member:
                 self.control, proposal, progress, every_s, time.monotonic, saver is not None, part
             )
             folder = Path(os.environ["JCT_ATTEMPT_DIR"])
-            metrics = Metrics(folder)
+            metrics = Metrics(folder, self.job.log or (lambda values: None))
             self.control.report(
                 step=progress.step,
                 saved=progress.saved,

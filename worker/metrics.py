@@ -1,21 +1,22 @@
 """metrics.jsonl: one JSON object for each step, written by the pilot's member.
 
 step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex (null and "inf" or
-"nan" where float16 overflowed and the update was left out), learning_rate,
-samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
-evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
-`validation_loss` (and its hex). Every 100 steps of one plan have an object with their mean_step_time_s and
-variance_step_time_s2; of a job that adapts also with stages (forward, backward and load seconds a micro-batch), links
-(seconds one way, bytes a second) and a diagnosis in words.
+"nan" where float16 overflowed and the update was left out), learning_rate, samples [first, last global sample index],
+step_time_s, pause_s (between the step before and this one: saves, evaluations, changes of shape), plan
+("stages×micro-batches schedule"). Evaluations are objects with `step` and `validation_loss` (and its hex). Every 100
+steps of one plan have an object with their mean_step_time_s and variance_step_time_s2; of a job that adapts also with
+stages (forward, backward and load seconds a micro-batch), links (seconds one way, bytes a second) and a diagnosis in
+words.
 """
 
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from worker.entrypoint import user_exception
 from worker.steadiness import WHOLE, Steadiness
 
 FILE_NAME = "metrics.jsonl"
@@ -24,7 +25,9 @@ FILE_NAME = "metrics.jsonl"
 class Metrics:
     """Appends; a line is whole or, after a kill or on a full disk, cut short. What does not fit is lost."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, log: Callable[[Mapping[str, Any]], object] = lambda values: None) -> None:
+        """log: the user's; is given each object too."""
+        self._log = log
         self._file = open(folder / FILE_NAME, "ab", buffering=0)  # noqa: SIM115  (lives as long as the member)
         self._cut = False
 
@@ -71,3 +74,7 @@ class Metrics:
         with contextlib.suppress(OSError):  # a full disk costs these lines, not the training
             written = self._file.write(line.encode())
         self._cut = written < len(line)
+        try:
+            self._log(values)
+        except Exception as error:
+            raise user_exception(error, "log raised") from None

@@ -77,6 +77,8 @@ class PipelineJob:
         micro-batches.
     clip_norm: global gradient norm above which gradients are scaled down; None: no clipping.
     seed: keys initialisation, sample order and dropout.
+    log: log(values), called in one process with each object of the metrics file (see `worker.metrics`): steps, their
+        losses and norms, evaluations. A change of shape may move it to another process.
     ties: groups of parameters, each "layer/parameter", that are one: they start equal and get the sum of their
         gradients. Modules given as such that share a parameter are tied by themselves.
 
@@ -94,6 +96,7 @@ class PipelineJob:
     scale_learning_rate: bool = False
     batch_rampup: rampup.Rampup = ()
     validation: Validation | None = None
+    log: Callable[[Mapping[str, Any]], object] | None = None
     clip_norm: float | None = None
     shuffle: bool = True
     seed: int = 0
@@ -110,7 +113,7 @@ class PipelineJob:
             value = getattr(self, field)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{field} must be a whole number of at least 1, got {value!r}")
-        for field in ("loss", "optimizer"):
+        for field in ("loss", "optimizer", *(["log"] if self.log is not None else [])):
             if not callable(getattr(self, field)):
                 raise TypeError(f"{field} must be callable, got {type(getattr(self, field)).__name__}")
         rampup.check(self.batch_rampup, self.global_batch)

@@ -1,20 +1,15 @@
 """The training loop of one rank: steps, boundaries, evaluations, saves, and one end."""
 
-import functools
 import math
 import time
 from collections.abc import Callable
-
-import msgspec
-import torch
 
 from policies.ir.timeline import Span
 from scheduler.protocol.messages import Cause, Evaluation, Phase
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise
 from worker.carry import Carrier
-from worker.checkpoint.manifest import Manifest, ProcessGroups, Rng
-from worker.checkpoint.saver import Outcome, Saver
+from worker.checkpoint.saver import Saver
 from worker.control import Control
 from worker.convergence import Measuring
 from worker.errors import Ended
@@ -24,6 +19,7 @@ from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
 from worker.progress import Progress
+from worker.saves import Saves
 from worker.scaling import LEAST, SCALED, adjust
 from worker.steadiness import StepTimes
 from worker.timelines import Timelines
@@ -62,11 +58,11 @@ class Trainer:
         self._ready_at = self._met_at = ready_at
         self._timelines, self._part = timelines, part
         self.generation, self.control, self.progress = generation, control, progress
-        self.saver, self.pilot, self.metrics, self.fingerprint = saver, pilot, metrics, fingerprint
+        self.pilot, self.metrics = pilot, metrics
         self.job, self.plan = generation.job, generation.plan
         self._guard = Guard(generation)
         self._validation = generation.validation_batches()
-        self._trouble = ""
+        self._saves = Saves(generation, control, progress, saver, pilot is not None, fingerprint)
         self._step_times = StepTimes()
 
     def run(self) -> Ended | int | Revise:
@@ -85,10 +81,10 @@ class Trainer:
             if end is not None:
                 return end
             if header is Header.CHANGE:
-                self._finish_save()
+                self._saves.finish()
                 return generation
             if header is Header.REVISE:
-                self._finish_save()
+                self._saves.finish()
                 return Revise(generation)
             if header is Header.PREPARE and self._part is not None:
                 self._part.reviser.prepare(generation)
@@ -227,69 +223,27 @@ class Trainer:
         """The pilot's word; the other ranks add 0 to it."""
         if self.pilot is None:
             return Header.GO, 0
-        return self.pilot.header(boundary, self.saver is not None and self.saver.busy, left)
+        return self.pilot.header(boundary, self._saves.busy, left)
 
     def _boundary(self, header: Header) -> Ended | None:
         """Act on the header between two steps. Returns the end where there is one."""
-        self._settle_save()
+        self._saves.settle()
         if self.progress.step >= self.job.total_steps:
             return None
         if header.saves:
-            self._save()
+            self._saves.save()
         if not header.stops:
             return None
-        self._finish_save()
-        return Ended(Cause.STOPPED, self._lost_work())
+        self._saves.finish()
+        return Ended(Cause.STOPPED, self._saves.lost_work())
 
     def _finish(self) -> Ended:
         """All steps are done: save, then evaluate, so that a kill in between loses no training."""
-        self._save()
+        self._saves.save()
         if self._evaluation_due():
             self._evaluate()
-        self._finish_save()
+        self._saves.finish()
         return Ended(Cause.FINISHED)
-
-    def _save(self) -> None:
-        """Begin a save of this boundary, unless there is nothing new. All ranks decide alike."""
-        if self.saver is None or self.progress.save_begun == self.progress.step:
-            return
-        self._finish_save()
-        self._report(phase=Phase.SAVING)
-        self.progress.save_begun = self.progress.step
-        publish = functools.partial(msgspec.structs.replace, self._manifest()) if self.pilot is not None else None
-        self.saver.start(self.progress.step, self.generation.saved_here(), publish)
-
-    def _finish_save(self) -> None:
-        if self.saver is not None:
-            self.saver.wait()
-            self._settle_save()
-
-    def _settle_save(self) -> None:
-        """Take in what became of a save. Raises Ended, FENCED."""
-        outcome = self.saver.outcome() if self.saver is not None else None
-        if outcome is None:
-            return
-        if outcome.fenced is not None:
-            raise outcome.fenced
-        if self.pilot is not None:
-            self._judge(outcome)
-
-    def _judge(self, outcome: Outcome) -> None:
-        if not outcome.error:
-            self.progress.saved = outcome.step
-            self._report(saved=outcome.step)
-            return
-        self._trouble = outcome.error
-        newest = "there is none yet" if self.progress.saved is None else f"the newest is of step {self.progress.saved}"
-        self.control.note(f"checkpoint of step {outcome.step} failed: {outcome.error}; {newest}")
-
-    def _lost_work(self) -> str:
-        """What a stop costs, said by the pilot; "" where nothing is lost."""
-        if self.pilot is None:
-            return ""
-        lost = self.progress.step - (self.progress.saved or 0)
-        why = f": {self._trouble}" if self._trouble else ""
-        return f"stopped without a checkpoint of the last {lost} steps{why}" if lost else ""
 
     def _evaluation_due(self) -> bool:
         validation, step, last = self.job.validation, self.progress.step, self.progress.last_evaluation
@@ -326,33 +280,6 @@ class Trainer:
         if self.pilot is not None:
             self.control.report(**changes)
 
-    def _manifest(self) -> Manifest:
-        """Of this boundary; the layers' files come when they are written."""
-        step = self.progress.step
-        target = self.control.target
-        return Manifest(
-            job=target.job,
-            attempt=target.attempt,
-            step=step,
-            samples=self.job.samples_before(step),
-            global_batch=self.plan.global_batch,
-            learning_rate=self.job.rate_at(step),
-            rng=Rng(seed=self.job.seed),
-            fingerprint=self.fingerprint,
-            layers=(),
-            ties=tuple(tuple(group) for group in self.job.ties),
-            plan=self.plan,
-            process_groups=ProcessGroups(
-                backend="gloo",
-                members=self.generation.world.members,
-                replicas=tuple(stage.ranks for stage in self.plan.stages),
-            ),
-            loss_scale=self.progress.loss_scale,
-            good_steps=self.progress.good_steps,
-            first_evaluation=self.progress.first_evaluation,
-            last_evaluation=self.progress.last_evaluation,
-            torch=str(torch.__version__),
-        )
 
 
 def _ordered_sum(values: list[float]) -> float:

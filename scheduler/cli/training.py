@@ -50,12 +50,15 @@ def train(
 
 
 def checkpoints(
-    what: Annotated[str, typer.Argument(help="show or verify.")],
+    what: Annotated[str, typer.Argument(help="show, verify or half.")],
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint directory.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Annotated[str | None, typer.Option(help="half: the folder for copies in half precision.")] = None,
+    dtype: Annotated[str, typer.Option(help="half: float16 or bfloat16.")] = "float16",
 ) -> int:
-    """Explain a checkpoint directory, or check every hash in it: exit code 1 when damaged."""
-    return _worker(["checkpoints", what, directory, *(["--json"] if json else [])])
+    """Explain a checkpoint directory, check every hash in it (exit code 1: damaged), or copy it in half precision."""
+    command = ["checkpoints", what, directory, "--dtype", dtype, *(["--json"] if json else [])]
+    return _worker([*command, *(["--out", out] if out is not None else [])])
 
 
 def _worker(command: list[str], stdin: bytes | None = None) -> int:

@@ -29,6 +29,7 @@ def make(**changes: object) -> PipelineJob:
         ({"global_batch": 0}, "global_batch must be"),
         ({"total_steps": 1.5}, "total_steps must be"),
         ({"loss": None}, "loss must be callable"),
+        ({"log": "metrics.txt"}, "log must be callable"),
         ({"data": [1, 2]}, "data must have"),
         ({"clip_norm": 0}, "clip_norm must be above 0"),
         ({"batch_rampup": [(5, 3)]}, "batches up to the global batch of 2"),

@@ -1,26 +1,31 @@
-"""`jct checkpoints show DIR` and `verify DIR`: explain a checkpoint directory, and check every hash in it."""
+"""`jct checkpoints show DIR`, `verify DIR` and `half DIR --out FOLDER`: explain, check, copy in half precision."""
 
 import argparse
 import json
 import sys
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from worker.checkpoint import catalogue
+from worker.checkpoint import catalogue, half
 from worker.checkpoint.manifest import Manifest
 from worker.checkpoint.store import Store, open_store
 from worker.checkpoint.verify import read_layer, read_manifest
 
 DAMAGED = 1
+BAD_USAGE = 2
 NOTHING = 3
 
 
 def main(arguments: list[str]) -> int:
-    """0 when good, 1 when one is damaged, 3 when there is none."""
+    """0 when good, 1 when one is damaged, 2 for a request that cannot be, 3 when there is none."""
     parser = argparse.ArgumentParser(
         prog="python -P -m worker checkpoints", description="Explain or check checkpoints."
     )
-    parser.add_argument("what", choices=("show", "verify"))
+    parser.add_argument("what", choices=("show", "verify", "half"))
     parser.add_argument("directory")
+    parser.add_argument("--out", type=Path, help="where half-precision copies go")
+    parser.add_argument("--dtype", choices=tuple(half.DTYPES), default="float16")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     try:
@@ -28,6 +33,8 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return NOTHING
+    if options.what == "half":
+        return _half(store, options.out, options.dtype, options.json)
     found = [_examine(store, step, options.what == "verify") for step in catalogue.steps(store)]
     if options.json:
         print(json.dumps({"directory": store.place, "checkpoints": found}))
@@ -38,6 +45,34 @@ def main(arguments: list[str]) -> int:
         print(f"no checkpoint in {store.place}", file=sys.stderr)
         return NOTHING
     return DAMAGED if any(one["damage"] for one in found) else 0
+
+
+def _half(store: Store, out: Path | None, dtype: str, as_json: bool) -> int:
+    """Of the newest checkpoint."""
+    if out is None:
+        print("half needs --out FOLDER", file=sys.stderr)
+        return BAD_USAGE
+    everything = catalogue.steps(store)
+    if not everything:
+        print(f"no checkpoint in {store.place}", file=sys.stderr)
+        return NOTHING
+    try:
+        copies = half.halve(store, read_manifest(store, everything[0]), out, dtype)
+    except half.DoesNotFit as error:
+        print(error, file=sys.stderr)
+        return BAD_USAGE
+    except (ValueError, OSError) as error:
+        print(f"step {everything[0]}: {error}", file=sys.stderr)
+        return DAMAGED
+    if as_json:
+        print(json.dumps({"step": everything[0], "dtype": dtype, "layers": [asdict(copy) for copy in copies]}))
+        return 0
+    width = max(len(copy.name) for copy in copies)
+    for copy in copies:
+        print(f"{copy.name:{width}}  {copy.bytes:>12} of {copy.original_bytes} bytes, largest error {copy.error:.1e}")
+    print(f"step {everything[0]} in {dtype}: {len(copies)} layers in {out}")
+    print("errors are shares of each tensor's largest value")
+    return 0
 
 
 def _examine(store: Store, step: int, verify: bool) -> dict[str, Any]:
