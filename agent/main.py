@@ -23,6 +23,7 @@ from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
+from agent.forest.injection import inject_rarely
 from agent.forest.predictor import Predictor
 from agent.forest.refit import refit_regularly
 from agent.gangs import Gangs
@@ -132,6 +133,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
     parser.add_argument("--refit-every", type=_minutes, default=60.0, metavar="MINUTES",
                         help="learn what neighbours cost from the jobs here; 0 for never, default 60")  # fmt: skip
+    parser.add_argument("--disturb-to-learn", action="store_true",
+                        help="disturb young CPU jobs mildly for 10 s in 10 minutes, to learn; off by default")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
     return parser
 
@@ -183,13 +186,12 @@ async def _run(options: argparse.Namespace) -> None:
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
         predictor = Predictor(state)
         sensing = sense(sampler, agent, memory, predictor=predictor)
-        learning = _learn(state, predictor, 60 * options.refit_every)
-        await _until_told(agent, gangs, [agent.logs.keep(), watch.run(), sensing, learning])
-
-
-async def _learn(state: Path, predictor: Predictor, every_s: float) -> None:
-    if every_s > 0:
-        await refit_regularly(state, predictor.window, predictor.present, every_s)
+        work = [agent.logs.keep(), watch.run(), sensing]
+        if options.refit_every:
+            work.append(refit_regularly(state, predictor.window, predictor.present, 60 * options.refit_every))
+        if options.disturb_to_learn:
+            work.append(inject_rarely(agent.training_on_cores))
+        await _until_told(agent, gangs, work)
 
 
 def _health_check(options: argparse.Namespace) -> HealthCheck | None:

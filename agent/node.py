@@ -22,7 +22,7 @@ from scheduler.protocol.messages import (
 )
 from scheduler.protocol.reconcile import Deliver, Forget, Key, NeverStarted, SpawnMember, reconcile
 from scheduler.protocol.slowdown import Slowdown
-from scheduler.protocol.telemetry import Telemetry
+from scheduler.protocol.telemetry import DeviceSample, Telemetry
 
 log = structlog.get_logger()
 
@@ -99,6 +99,17 @@ class NodeMind:
         """Those that have begun and not ended, and what they last said."""
         both = ((target, self._reports.get(target.key)) for target in self._targets)
         return [(target, report) for target, report in both if report is not None and report.phase not in _NOT_THERE]
+
+    def training_on_cores(self) -> dict[str, tuple[Attempt, DeviceSample]]:
+        """Of each CPU device with a member that trains, its gang and its newest sample."""
+        samples = {sample.id: sample for sample in self.telemetry.devices} if self.telemetry is not None else {}
+        return {
+            target.device: ((target.job, target.attempt), sample)
+            for target, report in self.members()
+            if report.phase is Phase.TRAINING
+            and (sample := samples.get(target.device)) is not None
+            and sample.kind == "cpu"
+        }
 
     def tell(self, slowdowns: Iterable[Slowdown]) -> None:
         """Its gangs, each of its own devices."""

@@ -38,14 +38,16 @@ class Trained(msgspec.Struct, frozen=True):
 
 
 def train(rows: Rows, seed: int = 0, trees: int = TREES) -> Model:
-    """The interval's width comes from situations that were held out, each in turn. Raises TooFewRows."""
+    """The interval's width comes from situations that were held out: certain kinds of interference, then certain batch
+    sizes, each in turn. Raises TooFewRows."""
     if len(rows) < LEAST_ROWS:
         raise TooFewRows(f"{len(rows)} rows; at least {LEAST_ROWS} are needed")
     medians = _medians(rows.features)
     filled, targets = _fill(rows.features, medians), np.log(rows.slowdowns)
     scores = [
         score(targets[out], *_fit(filled[~out], targets[~out], seed, trees)[0].predict(filled[out]))
-        for out in folds(rows.groups("both"), FOLDS, seed)
+        for of in ("kinds", "batch")
+        for out in folds(rows.groups(of), FOLDS, seed)
     ]
     forest, importances = _fit(filled, targets, seed, trees)
     return Model(

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler.protocol.telemetry import Telemetry
+from scheduler.protocol.telemetry import DeviceSample, Telemetry
 
 
 class Exporter(Collector):
@@ -24,12 +24,16 @@ class Exporter(Collector):
         telemetry = self._newest()
         if telemetry is None:
             return
-        devices = [((one.id, one.kind), one.values) for one in telemetry.devices]
+        devices = [((one.id, one.kind), one.values | _slowdown(one)) for one in telemetry.devices]
         interfaces = [((one.name, one.kind), one.values) for one in telemetry.interfaces]
         yield from _families("jct_agent_device", ("device", "kind"), devices)
         yield from _families("jct_agent_interface", ("interface", "kind"), interfaces)
         yield from _families("jct_agent_host", (), [((), telemetry.host)])
         yield GaugeMetricFamily("jct_agent_late_readings", "Since the agent's start.", value=telemetry.late)
+
+
+def _slowdown(device: DeviceSample) -> dict[str, float | None]:
+    return {"slowdown": device.slowdown.ratio if device.slowdown is not None else None}
 
 
 def _families(

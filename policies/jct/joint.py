@@ -16,7 +16,7 @@ cluster, and a change only where it pays for its restart. One pass:
 4. For those that do not fit, others may make room: see `concessions`.
 5. Running jobs change to better options.
 
-Where no job has a size to choose, 1 to 3 are the order of `rigid` instead, and nobody pauses to make room.
+Where hardly any job has a size to choose, 1 to 3 are the order of `rigid` instead, and nobody pauses to make room.
 """
 
 import math
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.patience import PATIENCE, Patience, starves
 from policies.jct.problem import Grant, Option, Placement, Problem
-from policies.jct.rigid import Rigid, is_rigid, order, terms
+from policies.jct.rigid import Rigid, are_rigid, order, terms
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
 from policies.jct.work import Work, look_at
@@ -127,7 +127,8 @@ class Joint:
         works = {job.id: look_at(job, rooms.kinds) for job in problem.jobs}
         now = self._pass(problem, rooms, works, effort)
         waiting = [work for job in problem.jobs if job.waits and (work := works[job.id]).options]
-        blocked = self._by_length(now, problem) if is_rigid(works.values()) else self._by_area(now, waiting)
+        rigid = are_rigid(works.values())
+        blocked = self._by_length(now, problem, waiting) if rigid else self._by_area(now, waiting)
         for work in blocked:
             make_room(now, work)
         _improve(now)
@@ -148,29 +149,30 @@ class Joint:
         now.rooms.give(kept)
         return blocked
 
-    def _by_length(self, now: Pass, problem: Problem) -> list[Work]:
-        """The same where no job has a size to choose."""
+    def _by_length(self, now: Pass, problem: Problem, waiting: Sequence[Work]) -> list[Work]:
+        """The same where hardly any job has a size to choose."""
         now.may_pause = False
         for grant in Rigid(self.settings.bound, self.settings.settled_restarts).allocate(problem, now.effort):
             work = now.works[grant.id]
             now.rooms.give(work.job.placement, work.job)
             option = next((o for o in work.options if (o.plan, o.step_time_s) == (grant.plan, grant.step_time_s)), None)
             now.grant(work, option, grant.placement)
-        waits = (work for work in now.works.values() if work.job.waits and work.job.id not in now.grants)
-        return sorted((work for work in waits if work.options), key=order)
+        blocked = sorted((work for work in waiting if work.job.id not in now.grants), key=order)
+        kept = any(starves(self.settings.bound, work) for work in blocked)
+        return blocked if kept else _start(now, blocked)
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The order of starts; options by what they cost."""
         now = self._pass(problem, Rooms.of(problem), {work.job.id: work for work in waiting}, 0)
         among = [look_at(job, now.rooms.kinds) for job in problem.jobs]
-        ordered = sorted(waiting, key=order) if is_rigid(among) else _in_order(waiting)
+        ordered = sorted(waiting, key=order) if are_rigid(among) else _in_order(waiting)
         return [(work, now.by_cost(work)) for work in ordered]
 
     def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         """Of the order of starts."""
         if not work.options:
             return ()
-        if is_rigid(among):
+        if are_rigid(among):
             return terms(work)
         weight = Term("log2 of weight", math.log2(work.job.weight))
         return weight, Term("-log2 of GPU-seconds left", -math.log2(max(work.least_gpu_s, 1e-9)))

@@ -45,6 +45,16 @@ def device_families(state: State) -> Iterator[GaugeMetricFamily]:
         yield _family(title, text, {place: merge(found) for (of, place), found in values.items() if of == name})
     yield _family("jctd_devices_unread", "Devices of which nothing at all is known.", unread)
     yield _family("jctd_device_foreign_processes", "Processes on devices that belong to no job, or unknown.", strangers)
+    worst: dict[Place, float] = {}
+    contested: dict[Place, int] = defaultdict(int)
+    for node, sensed in _up(state):
+        for sample in sensed.telemetry.devices:
+            if sample.slowdown is not None:
+                place = node, sample.kind
+                worst[place] = max(worst.get(place, 1.0), sample.slowdown.ratio)
+                contested[place] += sample.slowdown.contested
+    yield _family("jctd_device_slowdown", "Of the device that neighbours slow most: 2 is twice as long a step.", worst)
+    yield _family("jctd_devices_contested", "Devices that neighbours slow so much that passes avoid them.", contested)
     late = GaugeMetricFamily("jctd_node_late_readings", "Readings too late since the agent's start.", labels=["node"])
     for node, sensed in _up(state):
         late.add_metric([node], sensed.telemetry.late)

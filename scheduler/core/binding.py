@@ -4,10 +4,11 @@ A policy says that devices are lacking. If those that are drained, reserved or a
 to tell; so it is if a job of lower priority has them and may not be stopped before its first checkpoint.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.model.decision import Wait
+from scheduler.core.contention import slowdown_of
 from scheduler.core.entities import AttemptState, Device, Job, JobState, LeaseState, NodeState
 from scheduler.core.reserved import closed_nodes, drain_of
 from scheduler.core.snapshot import offered, priority_of
@@ -21,10 +22,11 @@ Kinds = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class _Room:
     """What jobs that want certain kinds, and may not use certain nodes, find: how many devices are free, and those that
-    something keeps from them: code, how many, and what to say of them."""
+    something keeps from them: code, how many, and what to say of them. slowed: of the free ones, by neighbours."""
 
     free: int
     withheld: tuple[tuple[str, int, str], ...]
+    slowed: tuple[Device, ...]
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Binder:
             return wait
         need, room = job.spec.min_devices, self._room(job)
         if room.free >= need:
-            return self._unplaceable(job, wait, room.free)
+            return self._unplaceable(job, wait, room)
         have = f"It needs {need} device(s) and could have {room.free}"
         for code, count, how in room.withheld:
             if count and room.free + count >= need:
@@ -67,10 +69,19 @@ class Binder:
     def _order(self, job: Job) -> tuple[int, int, int]:
         return -priority_of(self.state, job), job.place_us, job.id
 
-    def _unplaceable(self, job: Job, wait: Wait, free: int) -> Wait:
-        """Enough is free, and nobody comes first: then its plans do not fit where it is free."""
+    def _unplaceable(self, job: Job, wait: Wait, room: _Room) -> Wait:
+        """Enough is free, and nobody comes first: then its plans do not fit where it is free, or neighbours make it so
+        slow there that waiting is better."""
+        free = room.free
         if wait.code != "Priority" or self._order(job) != self._first:
             return wait
+        if room.slowed and free - len(room.slowed) < job.spec.min_devices:
+            worst = max(slowdown_of(self.state, device.id) for device in room.slowed)
+            text = (
+                f"{free} device(s) are free, but neighbours slow {len(room.slowed)} of them ({_names(room.slowed)}): a "
+                f"step takes up to {worst:g} times as long there. Others are calmer."
+            )
+            return replace(wait, code="Interference", text=text)
         text = f"{free} device(s) are free, but not as many, or not so placed, as a plan that is worth starting needs."
         return replace(wait, code="Topology", text=text)
 
@@ -96,7 +107,8 @@ class Binder:
             ("Reservation", len(reserved), f"are reserved ({_names(reserved)})"),
             ("NodeDown", len(away), f"are on nodes that do not answer ({_names(away)})"),
         )
-        return _Room(len(free), withheld)
+        slowed = tuple(device for device in free if slowdown_of(state, device.id) > 1.0)
+        return _Room(len(free), withheld, slowed)
 
     def _unstoppable(self, job: Job, lacking: int) -> str | None:
         """Jobs of lower priority that have enough, and whose work would be lost if they were stopped now."""
@@ -124,7 +136,7 @@ def _is_up(state: State, device: Device) -> bool:
     return node is not None and node.state is NodeState.UP and node.id in state.said_hello
 
 
-def _names(devices: list[Device]) -> str:
+def _names(devices: Sequence[Device]) -> str:
     nodes = list(dict.fromkeys(device.node for device in devices))
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 

@@ -36,3 +36,18 @@ def test_what_a_neighbour_costs_is_told_while_it_is_there(cluster):
         assert found["costs_percent"] >= 10
         (device,) = cluster.client.call("GET", "devices").json()["devices"]
         assert device["measured"]["slowdown"]["contested"]
+
+
+def test_b59_an_agent_with_a_model_that_it_cannot_use_works_on_and_says_so(cluster):
+    path = cluster.state / "agents" / "a" / "model.npz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"made by another version")
+    cluster.begin(a="cpu:1")
+    fell_back = "PredictorFellBack"
+    cluster.eventually(lambda: fell_back in {event["kind"] for event in cluster.client.events("events")}, fell_back)
+    (told,) = (event for event in cluster.client.events("events") if event["kind"] == fell_back)
+    assert (told["node"], "no model file" in told["message"]) == ("a", True)
+    assert told["message"].endswith("Instead cpu: a generic forest")
+    path.unlink()
+    restored = "PredictorRestored"
+    cluster.eventually(lambda: restored in {event["kind"] for event in cluster.client.events("events")}, restored)

@@ -5,6 +5,7 @@ import urllib.request
 import pytest
 
 from agent.telemetry.exporter import serve
+from scheduler.protocol.slowdown import Slowdown, Source
 from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Telemetry
 
 SAMPLE = Telemetry(
@@ -12,6 +13,8 @@ SAMPLE = Telemetry(
     devices=(
         DeviceSample(id="GPU-a", kind="H200", values={"power_w": 250.0, "busy_percent": None}),
         DeviceSample(id="GPU-b", kind="H200", values={"power_w": None}),
+        DeviceSample(id="GPU-c", kind="H200", slowdown=Slowdown(
+            device="GPU-c", ratio=1.5, low=1.2, high=1.9, confidence=0.6, source=Source.OBSERVED)),
     ),
     interfaces=(InterfaceSample(name="lo", kind="loopback", up=True, values={"rx_bytes_per_s": 7.0}),),
     host={"load_1m": 2.5},
@@ -39,6 +42,7 @@ def test_what_is_known_has_a_gauge_and_what_is_null_has_none(get):
     text = get(SAMPLE)
     assert 'jct_agent_device_power_w{device="GPU-a",kind="H200"} 250.0' in text
     assert 'device="GPU-b"' not in text
+    assert 'jct_agent_device_slowdown{device="GPU-c",kind="H200"} 1.5' in text
     assert "jct_agent_device_busy_percent{" not in text
     assert 'jct_agent_interface_rx_bytes_per_s{interface="lo",kind="loopback"} 7.0' in text
     assert "jct_agent_host_load_1m 2.5" in text

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import psutil
 import pytest
 from forests import model
 
@@ -92,3 +93,28 @@ def test_a_quick_calibration_measures_trains_evaluates_and_keeps_a_model(tmp_pat
     assert found.predict({}).missing == NODE.names
     assert (tmp_path / "evaluation.svg").read_text().lstrip().startswith("<?xml")
     assert json.loads((tmp_path / "evaluation.json").read_text()) == report
+
+
+BENCH = """
+import os, sys, time
+from agent.forest.workbench import Disturbance, disturbed, pipeline
+with pipeline([0, 0], 16) as job, disturbed([Disturbance("compute", 0.1), Disturbance("loopback", 0.1)]):
+    while len(job.steps) < 4:
+        time.sleep(0.01)
+    print("running", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_a_calibration_that_is_killed_leaves_no_process_behind():
+    """Neither the pipeline nor what disturbs it may go on without it."""
+    process = subprocess.Popen([sys.executable, "-c", BENCH], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"running\n"
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) == 1 + 2 + 2
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []

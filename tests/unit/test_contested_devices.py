@@ -142,3 +142,25 @@ def test_agents_that_share_a_machine_do_not_flee_from_each_others_cores(cluster)
     cluster.state.nodes["n1"] = replace(cluster.state.nodes["n1"], boot="another")
     assert slowdown_of(cluster.state, "n0-0") == 2.0
     assert "n0-0" in cluster.state.contested
+
+
+def test_gauges_tell_the_worst_of_each_node_and_how_many_are_contested(cluster):
+    cluster.hear(d1=1.75)
+    text = cluster.metrics().decode()
+    assert 'jctd_device_slowdown{kind="fake",node="n0"} 1.75' in text
+    assert 'jctd_devices_contested{kind="fake",node="n0"} 1.0' in text
+
+
+def test_a_job_that_waits_for_calmer_devices_says_so(cluster):
+    """The calm node is taken; on the other a step would take three times as long."""
+    cluster._policy = registry.find("jct")
+    cluster.hear(d0=3.0, d1=3.0)
+    for name in ("first", "second"):
+        gpus = {"min": 1, "max": 2}
+        asyncio.run(cluster.submit(parse_document({**JOB, "name": name, "gpus": gpus}), "k", "eva", None))
+        cluster.advance(10)
+        cluster.hear(d0=3.0, d1=3.0)
+    waiting = cluster.state.jobs[2]
+    assert (waiting.reason_code, waiting.state) == ("Interference", "QUEUED")
+    assert "neighbours slow 2 of them (n0): a step takes up to 3 times as long" in waiting.reason
+

@@ -151,8 +151,11 @@ def test_a_job_goes_where_it_is_calmer_and_never_waits_for_what_is_nowhere() -> 
 
 
 def test_a_job_waits_for_a_calm_node_rather_than_to_take_thrice_as_long() -> None:
-    new = JobDemand("new", 0.0, RIGID, 1e5)
-    assert placed(new, rooms=beside_neighbours(3.0, 1.0, free=(4, 0))) == {}
+    """One without a size to choose takes what is free: there only the order counts."""
+    sizes = Options(Option("gpu", n, 4 / n, RESTART_S, f"p{n}", (n,)) for n in (3, 4))
+    rooms = beside_neighbours(3.0, 1.0, free=(4, 0))
+    assert placed(JobDemand("new", 0.0, sizes, 1e5), rooms=rooms) == {}
+    assert placed(JobDemand("new", 0.0, RIGID, 1e5), rooms=rooms) == {"new": {"n0": 4}}
 
 
 def test_a_running_job_moves_away_from_a_neighbour_where_that_pays() -> None:

@@ -1,4 +1,4 @@
-"""What `jct` promises where no job has a size to choose: the shortest first, and no stop that does not pay."""
+"""What `jct` promises where hardly any job has a size to choose: the shortest first, and no stop that does not pay."""
 
 from policies.jct.joint import Joint
 from policies.jct.patience import PATIENCE, waiting_bound_s
@@ -51,3 +51,10 @@ def test_what_a_starved_job_will_have_is_kept_for_it_while_others_may_not_be_sto
     late, brief = JobDemand("late", late_s, menu(8), 9_000.0), JobDemand("brief", 0.0, menu(1), 10.0)
     frozen = running("frozen", 600.0, 4, frozen=True)
     assert decided(frozen, late, brief, free=4) == {}
+
+
+def test_one_among_many_that_can_bend_starts_smaller_where_its_size_is_not_free() -> None:
+    menu_of_two = Options(Option("gpu", n, 1.0 / n, RESTART_S, f"b{n}", (n,)) for n in (2, 4))
+    bends = JobDemand("bends", 0.0, menu_of_two, 400.0, asked=4)
+    others = [running(str(n), 1e4, 1, frozen=True) for n in range(5)]
+    assert decided(*others, bends, free=3) == {"bends": 2}
