@@ -3,9 +3,9 @@
     python -m benchmarks.edge_workloads [edges|loads|mixes|errors] [--jobs 406]
 
 All on the Rubick workload (`benchmarks/data/rubick`), 8 nodes x 8 GPUs, rounds of 60 s, restarts of 260 s. edges: `jct`
-over `srtf`, average JCT, at most 1.03. loads: arrivals twice as slow to twice as fast. mixes: some of the jobs on exactly
-the GPUs that were asked for, others not. errors: remaining work and step
-times off by 10, 30 and 100%, beside `las`, which uses neither.
+over `srtf`, average JCT, at most 1.03. loads: arrivals twice as slow to twice as fast. mixes: some of the jobs on
+exactly the GPUs that were asked for. errors: remaining work and step times off by 10, 30 and 100%, beside `las`, which
+uses neither.
 """
 
 import argparse
