@@ -110,7 +110,9 @@ def test_a_node_speaks_only_of_its_own_devices(cluster):
     assert cluster.state.contested == {}
 
 
-@pytest.mark.parametrize(("told", "weighed"), [(float("nan"), 1.0), (float("inf"), 1.0), (0.2, 1.0), (1e9, 100.0)])
+@pytest.mark.parametrize(
+    ("told", "weighed"), [(float("nan"), 1.0), (float("inf"), 1.0), (0.2, 1.0), (1.05, 1.0), (1e9, 100.0)]
+)
 def test_numbers_that_are_none_do_no_harm(cluster, told, weighed):
     cluster.hear(d0=told)
     assert slowdown_of(cluster.state, "n0-0") == weighed
