@@ -1,12 +1,12 @@
 """metrics.jsonl: one JSON object for each step, written by the pilot's member.
 
 step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_norm and grad_norm_hex (null and "inf" or
-"nan" where float16 overflowed and the update was left out), learning_rate,
-samples [first, last global sample index], step_time_s, pause_s (between the step before and this one: saves,
-evaluations, changes of shape), plan ("stages×micro-batches schedule"). Evaluations are objects with `step` and
-`validation_loss` (and its hex). Every 100 steps of one plan have an object with their mean_step_time_s and
-variance_step_time_s2; of a job that adapts also with stages (forward, backward and load seconds a micro-batch), links
-(seconds one way, bytes a second) and a diagnosis in words.
+"nan" where float16 overflowed and the update was left out), learning_rate, samples [first, last global sample index],
+step_time_s, pause_s (between the step before and this one: saves, evaluations, changes of shape), plan
+("stages×micro-batches schedule"). Evaluations are objects with `step` and `validation_loss` (and its hex). Every 100
+steps of one plan have an object with their mean_step_time_s and variance_step_time_s2; of a job that adapts also with
+stages (forward, backward and load seconds a micro-batch), links (seconds one way, bytes a second) and a diagnosis in
+words.
 """
 
 import contextlib

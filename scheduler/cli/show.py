@@ -9,7 +9,7 @@ from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
 from scheduler.durations import format_duration
 
-MOST_SIZES = 16
+MOST_SIZES = 8
 
 
 def show(id: Id, json: Json = False) -> None:

@@ -15,6 +15,7 @@ from policies.model.profile import LayerProfile, ModelProfile
 from scheduler.protocol.messages import Cause, Phase
 from scheduler.protocol.spec import AdaptSpec, AttemptSpec
 from worker.launcher import Launched
+from worker.versions import WINDOW
 
 BLOCKS, PACE_S = 10, 0.004
 QUICK = AdaptSpec(threshold=0.6, held_s=1, cooldown_s=1, horizon_s=600)
@@ -124,6 +125,28 @@ def test_no_schedule_shows_a_revision_in_its_losses(
     launched.wait()
     found = curve(launched)
     assert found == undisturbed(site, len(found))
+
+
+@pytest.mark.long
+def test_an_asynchronous_job_adapts_between_two_windows(site: Site, tmp_path: Path) -> None:
+    """2BW delays every gradient by one step wherever its layer is, so its losses do not tell either."""
+    weather = Weather(tmp_path)
+    home = plan((0, 4, 8, 12), microbatches=8, size=2, schedule="2bw")
+    common = {"blocks": BLOCKS, "global_batch": 16, "clip": None}
+    arguments = common | {"steps": ENDLESS, "weather": str(weather.path), "block_s": 0.001}
+    launched = site.launch(home, fast(site, weather, directory=None, arguments=arguments))
+    launched.wait(lambda it: it.is_running() and (it.pilot.step or 0) >= 15 * WINDOW)
+    weather.slows(m1=6.0)
+    launched.wait(lambda it: it.pilot.revision >= 1)
+    step = launched.pilot.step or 0
+    launched.wait(lambda it: (it.pilot.step or 0) >= step + 2 * WINDOW)
+    launched.stop(grace_s=0)
+    launched.wait()
+    found = curve(launched)
+    steps = -(-len(found) // WINDOW) * WINDOW
+    alone = site.launch(home, site.spec(arguments=common | {"steps": steps}, directory=None))
+    alone.wait()
+    assert found.items() <= curve(alone).items()
 
 
 def test_a_job_that_was_not_asked_to_adapt_keeps_its_cut(site: Site, tmp_path: Path) -> None:

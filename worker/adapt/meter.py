@@ -55,7 +55,7 @@ class Meter:
         """Of a stage here, from the step's spans; `last` is the pipeline's last stage, which fetches targets."""
         own = [span for span in spans if span.action.stage == stage]
         forwards = [span.end_s - span.start_s for span in own if span.action.kind is Kind.FORWARD]
-        count = len(forwards)
+        count = len({span.action.microbatch for span in own})
         if not count:
             return StageTimes()
         loads = len({span.action.stage for span in spans} & {0, last})
