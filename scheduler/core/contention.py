@@ -22,7 +22,7 @@ def take_slowdowns(turn: Turn, beat: NodeHeard, telemetry: Telemetry, before: Te
         device = turn.state.devices.get(id)
         if device is None:
             turn.state.contested.pop(id, None)
-        elif device.node == beat.node:
+        elif device.node == beat.node and (id in found or not telemetry.left_out):
             _take(turn, id, found.get(id))
     if telemetry.fallback != (before.fallback if before is not None else ""):
         _tell_fallback(turn, beat.node, telemetry)
