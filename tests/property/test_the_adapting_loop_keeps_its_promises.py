@@ -154,6 +154,13 @@ def test_nineteen_per_cent_do_not_trigger_and_a_burst_of_29_s_is_ignored() -> No
     assert machine.handle(2089, Observed(slowed(2.0), 1.0)) == [Plan(slowed(2.0))]
 
 
+def test_where_an_agents_forecast_agrees_half_the_time_is_enough() -> None:
+    machine = loop()
+    assert machine.handle(0, Observed(slowed(2.0), 1.0, foreseen=True)) == []
+    assert machine.handle(14, Observed(slowed(2.0), 1.0, foreseen=True)) == []
+    assert machine.handle(15, Observed(slowed(2.0), 1.0, foreseen=True)) == [Plan(slowed(2.0))]
+
+
 def test_a_missing_acknowledgement_leaves_the_job_on_its_last_stable_plan() -> None:
     machine, now = started()
     assert machine.handle(now + 1, Acknowledged(1, RANKS - 1, RANKS)) == []

@@ -132,7 +132,9 @@ class Adapter:
 
     def _events(self, now: float, reviser: Reviser, saving: bool) -> list[Event]:
         situation = self._situation()
-        events: list[Event] = [Observed(situation, self._step_s)] if situation is not None else []
+        events: list[Event] = []
+        if situation is not None:
+            events.append(Observed(situation, self._step_s, self._is_foreseen(situation)))
         if self._estimator.ground is not None:
             events += [Pressed(rank) for rank in self._pressed(now)]
         if self._loop.phase is Phase.PLANNING and self._found is not None:
@@ -147,12 +149,13 @@ class Adapter:
         return statistics.median(self._steps_s) if len(self._steps_s) == RECENT else None
 
     def _situation(self) -> Situation | None:
-        """As it is seen, and worse where it is foreseen."""
-        seen = self._estimator.situation
-        if seen is None:
-            return None
-        slow = tuple(max(pair) for pair in zip(seen.slow, self._foreseen, strict=True))
-        return Situation(slow, seen.links, seen.load_s)
+        """As it is seen: the job is on all of these devices, so what its own steps show goes before any forecast."""
+        return self._estimator.situation
+
+    def _is_foreseen(self, seen: Situation) -> bool:
+        """Whether a forecast and the job's own steps agree about some device."""
+        slow = 1 + self._spec.threshold
+        return any(own > slow and told > slow for own, told in zip(seen.slow, self._foreseen, strict=True))
 
     def _pressed(self, now: float) -> list[int]:
         """Ranks that did not get out of it by themselves."""

@@ -14,6 +14,8 @@ from worker.adapt.candidates import Candidate
 from worker.adapt.situation import Situation
 
 CONFIRMING_STEPS = 10
+FORESEEN = 0.5
+"""Where two ways of looking agree, so much of the time to hold is enough."""
 WORSE = 1.05
 """A confirmed change takes at most this factor of the step time before it."""
 
@@ -31,10 +33,12 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Observed:
-    """A step has ended. step_s: smoothed; None while too few steps of this plan have run."""
+    """A step has ended. step_s: smoothed; None while too few steps of this plan have run. foreseen: an agent that looks
+    at counters says the same of a device that is seen to be slow."""
 
     situation: Situation
     step_s: float | None
+    foreseen: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ class Loop:
         match event:
             case Observed():
                 self._situation = event.situation
-                return self._observed(now, event.step_s)
+                return self._observed(now, event)
             case Pressed(rank):
                 return self._relieve(now, rank) if self.phase in (Phase.MONITORING, Phase.CONFIRMING) else []
             case Planned(candidate):
@@ -167,7 +171,8 @@ class Loop:
 
     # --- monitor and evaluate ---
 
-    def _observed(self, now: float, step_s: float | None) -> list[Instruction]:
+    def _observed(self, now: float, event: Observed) -> list[Instruction]:
+        step_s, held_s = event.step_s, self._spec.held_s * (FORESEEN if event.foreseen else 1.0)
         if self.phase is Phase.PREPARING and now >= self._waits_until:
             self._rest(now, self._spec.cooldown_s)
             late = f"not all ranks were ready within {self._spec.ack_s:.0f} s"
@@ -182,7 +187,7 @@ class Loop:
             return []
         if self._disturbed_since is None:
             self._disturbed_since = now
-        if now - self._disturbed_since < self._spec.held_s or now < self._cool_at:
+        if now - self._disturbed_since < held_s or now < self._cool_at:
             return []
         return self._plan(None)
 
