@@ -138,7 +138,7 @@ def decoder_layers(config: Any) -> tuple[dict[str, Builder], list[list[str]]]:
         raise Unknown(f"{config.model_type!r} is none of {', '.join(KNOWN)}; write its layers as modules of your own")
     if getattr(config, "use_sliding_window", True) and getattr(config, "sliding_window", None):
         raise Unknown("sliding windows of attention need masks that layers do not pass; set sliding_window=None")
-    from transformers import AutoModelForCausalLM  # type: ignore[import-not-found]
+    from transformers import AutoModelForCausalLM
 
     config._attn_implementation = "sdpa"
     with torch.device("meta"):
