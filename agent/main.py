@@ -133,6 +133,8 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--metrics-port", type=int, metavar="PORT", help="Prometheus' metrics on 127.0.0.1:PORT")
     parser.add_argument("--refit-every", type=_minutes, default=60.0, metavar="MINUTES",
                         help="learn what neighbours cost from the jobs here; 0 for never, default 60")  # fmt: skip
+    parser.add_argument("--ignore-neighbours", action="store_true",
+                        help="say nothing of what slows devices down, so that nothing is decided by it")
     parser.add_argument("--disturb-to-learn", action="store_true",
                         help="disturb young CPU jobs mildly for 10 s in 10 minutes, to learn; off by default")
     parser.add_argument("--server-key", type=Path, help="file with the daemon's public CURVE key")
@@ -185,7 +187,7 @@ async def _run(options: argparse.Namespace) -> None:
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
         predictor = Predictor(state)
-        sensing = sense(sampler, agent, memory, predictor=predictor)
+        sensing = sense(sampler, agent, memory, predictor=None if options.ignore_neighbours else predictor)
         work = [agent.logs.keep(), watch.run(), sensing]
         if options.refit_every:
             work.append(refit_regularly(state, predictor.window, predictor.present, 60 * options.refit_every))

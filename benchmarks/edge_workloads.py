@@ -1,10 +1,11 @@
 """Where gains must vanish or hold: overload, one job, rigid jobs, loads from half to double, wrong estimates.
 
-    python -m benchmarks.edge_workloads [edges|loads|errors] [--jobs 406]
+    python -m benchmarks.edge_workloads [edges|loads|mixes|errors] [--jobs 406]
 
 All on the Rubick workload (`benchmarks/data/rubick`), 8 nodes x 8 GPUs, rounds of 60 s, restarts of 260 s. edges: `jct`
-over `srtf`, average JCT, at most 1.03. loads: arrivals twice as slow to twice as fast. errors: remaining work and step
-times off by 10, 30 and 100%, beside `las`, which uses neither.
+over `srtf`, average JCT, at most 1.03. loads: arrivals twice as slow to twice as fast. mixes: some of the jobs on
+exactly the GPUs that were asked for. errors: remaining work and step times off by 10, 30 and 100%, beside `las`, which
+uses neither.
 """
 
 import argparse
@@ -68,6 +69,18 @@ def loads(whole: Workload) -> None:
         print(f"load {load:4.2f}  jct {ours:9,.0f} s  srtf {srtf:9,.0f} s  ratio {ours / srtf:.3f}", flush=True)
 
 
+def mixes(whole: Workload) -> None:
+    fixed = all_rigid(whole)
+    for share in (0.5, 0.7, 0.9, 1.0):
+        dice = random.Random(0)
+        jobs = tuple(b if dice.random() < share else a for a, b in zip(whole.jobs, fixed.jobs, strict=True))
+        mixed = Workload(jobs, {**whole.menus, **fixed.menus})
+        for load in (0.6, 1.0, 1.5):
+            workload = at_load(mixed, load)
+            ratio = average_s(workload, "jct") / average_s(workload, "srtf")
+            print(f"rigid {share:4.0%}, load {load:4.2f}  ratio {ratio:.3f}", flush=True)
+
+
 def errors(whole: Workload) -> None:
     print(f"las {average_s(whole, 'las'):9,.0f} s", flush=True)
     for error in (0.0, 0.1, 0.3, 1.0):
@@ -76,13 +89,13 @@ def errors(whole: Workload) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("edges", "loads", "errors"), nargs="*", default=[])
+    parser.add_argument("part", choices=("edges", "loads", "mixes", "errors"), nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=406)
     asked = parser.parse_args()
     whole = read_workload(DATA / "workload-base.csv", DATA, NODES, RESTART_S)
     whole = replace(whole, jobs=whole.jobs[: asked.jobs])
-    for part in asked.part or ("edges", "loads", "errors"):
-        {"edges": edges, "loads": loads, "errors": errors}[part](whole)
+    for part in asked.part or ("edges", "loads", "mixes", "errors"):
+        {"edges": edges, "loads": loads, "mixes": mixes, "errors": errors}[part](whole)
 
 
 if __name__ == "__main__":

@@ -139,10 +139,10 @@ class Predictor:
         found = model.predict(values, self._hardware[device.kind])
         if found.confidence < LEAST_CONFIDENCE:
             return None
+        ratio, low, high = (max(1.0, one * felt(values)) for one in (found.slowdown, found.low, found.high))
         return Slowdown(
-            device=device.id, ratio=found.slowdown, low=found.low, high=found.high, confidence=found.confidence,
-            source=Source.FOREST,
-        )  # fmt: skip
+            device=device.id, ratio=ratio, low=low, high=high, confidence=found.confidence, source=Source.FOREST
+        )
 
     def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
         if slowdown is None:
@@ -165,6 +165,21 @@ class Predictor:
     def _forget(self, present: Iterable[str]) -> None:
         for id in self._contests.keys() - set(present):
             del self._contests[id]
+
+
+def felt(values: Values) -> float:
+    """What part of a stage's slowdown its job feels, at most 1. A forest tells how much longer the stage computes;
+    while it sleeps anyway, for its neighbours' messages or its data, that others have its core costs nothing.
+
+    With w the part of the ready time, and W the part of all time, in which the member waits for the core, its stage
+    takes 1 / (1 - w) times as long, and its step 1 / (1 - W).
+    """
+    busy, wait = values["own_busy_percent"], values["own_wait_percent"]
+    if busy is None or wait is None or not 0 < wait < 100:
+        return 1.0
+    of_ready = wait / 100
+    of_all = min(of_ready, busy / 100 * of_ready / (1 - of_ready))
+    return (1 - of_ready) / (1 - of_all)
 
 
 def is_disturbed(values: Values) -> bool:

@@ -10,7 +10,7 @@ from scheduler.durations import format_duration
 from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import Telemetry
 
-MOST = 100.0
+MOST, LEAST = 100.0, 1.1
 MAX_REASON = 500
 
 
@@ -22,7 +22,7 @@ def take_slowdowns(turn: Turn, beat: NodeHeard, telemetry: Telemetry, before: Te
         device = turn.state.devices.get(id)
         if device is None:
             turn.state.contested.pop(id, None)
-        elif device.node == beat.node:
+        elif device.node == beat.node and (id in found or not telemetry.left_out):
             _take(turn, id, found.get(id))
     if telemetry.fallback != (before.fallback if before is not None else ""):
         _tell_fallback(turn, beat.node, telemetry)
@@ -59,6 +59,8 @@ def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
             _note(turn, "DeviceCalm", id, f"{how}; it lasted {lasted}")
         return
     ratio = min(MOST, max(1.0, slowdown.ratio))
+    if known is None and ratio < LEAST:  # it was more, and is about to end
+        return
     since_us = known.since_us if known is not None else turn.now
     state.contested[id] = Contested(state.devices[id].node, since_us, ratio)
     if known is None:

@@ -77,13 +77,16 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAX_BYTES = 256 * 1024
-_MAX_PROCESSES, _MAX_TEXT = 32, 120
+_MAX_PROCESSES, _MAX_TEXT, _MAX_SAID = 32, 120, 500
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 def bounded(telemetry: Telemetry, most_bytes: int = MAX_BYTES) -> Telemetry:
     """At most so many bytes on the wire: what has no room is left out, interfaces first, and counted."""
+    telemetry = msgspec.structs.replace(
+        telemetry, predictor=telemetry.predictor[:_MAX_SAID], fallback=telemetry.fallback[:_MAX_SAID]
+    )
     devices, interfaces = [_short(device) for device in telemetry.devices], list(telemetry.interfaces)
     room = most_bytes - len(_encoder.encode(msgspec.structs.replace(telemetry, devices=(), interfaces=()))) - 64
     kept_devices = _fitting(devices, room)

@@ -21,7 +21,9 @@ def slow(file: Path, **members: float) -> None:
 
 def test_the_daemon_learns_the_cut_that_a_job_has_chosen(cluster: Cluster, tmp_path: Path) -> None:
     weather = tmp_path / "weather.json"
-    cluster.begin(one="cpu:4")
+    cluster.start_daemon()
+    cluster.start_agent("one", "cpu:4", "--ignore-neighbours")  # this job's weather is scripted
+    cluster.connect()
     arguments = {"blocks": BLOCKS, "steps": FOREVER, "global_batch": 16, "block_s": 0.004, "weather": str(weather)}
     job = cluster.submit(
         "devices:job", gpus=4, parallel={"pipeline_stages": 4, "micro_batch_size": 2}, arguments=arguments,

@@ -110,7 +110,9 @@ def test_a_node_speaks_only_of_its_own_devices(cluster):
     assert cluster.state.contested == {}
 
 
-@pytest.mark.parametrize(("told", "weighed"), [(float("nan"), 1.0), (float("inf"), 1.0), (0.2, 1.0), (1e9, 100.0)])
+@pytest.mark.parametrize(
+    ("told", "weighed"), [(float("nan"), 1.0), (float("inf"), 1.0), (0.2, 1.0), (1.05, 1.0), (1e9, 100.0)]
+)
 def test_numbers_that_are_none_do_no_harm(cluster, told, weighed):
     cluster.hear(d0=told)
     assert slowdown_of(cluster.state, "n0-0") == weighed
@@ -164,3 +166,10 @@ def test_a_job_that_waits_for_calmer_devices_says_so(cluster):
     assert (waiting.reason_code, waiting.state) == ("Interference", "QUEUED")
     assert "neighbours slow 2 of them (n0): a step takes up to 3 times as long" in waiting.reason
 
+
+def test_a_device_for_which_the_message_had_no_room_stays_as_it_was(cluster):
+    cluster.hear(d0=2.0)
+    for beat, left_out, known in ((8, 1, True), (9, 0, False)):
+        telemetry = Telemetry(number=beat, left_out=left_out)
+        cluster._step(NodeHeard(node="n0", session="s0", beat=beat, telemetry=telemetry))
+        assert ("n0-0" in cluster.state.contested) is known

@@ -17,7 +17,7 @@ from agent.forest import file
 from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
 from agent.forest.model import ANY, Hardware
 from agent.forest.observed import CALM, Observed, Pace
-from agent.forest.predictor import SHIPPED, Predictor, choose, is_disturbed
+from agent.forest.predictor import SHIPPED, Predictor, choose, felt, is_disturbed
 from agent.forest.schema import DYNPIPE, NODE
 from agent.telemetry.members import OwnUse
 from agent.telemetry.sampler import Sampler
@@ -318,3 +318,24 @@ def test_of_a_core_that_has_no_member_nothing_is_said(tmp_path):
     file.write(tmp_path / "model.npz", model(CPU, trees=20))
     busy = DeviceSample(id="d", kind="cpu", age_s=0.1, values={"busy_percent": 100.0})
     assert predictor(tmp_path).of(sample(1, busy), []).devices[0].slowdown is None
+
+
+@pytest.mark.parametrize(
+    ("busy", "wait", "stage", "step"),
+    [
+        (50.0, 50.0, 2.0, 2.0),  # it runs or waits for its core all the time
+        (25.0, 75.0, 4.0, 4.0),
+        (3.0, 75.0, 4.0, 1 / 0.91),  # mostly asleep: 3% on the core, 9% waiting for it
+        (25.0, 50.0, 2.0, 1 / 0.75),
+        (90.0, 0.0, 1.5, 1.5),  # slowed by something else: nothing is known of what the job feels of it
+        (400.0, 50.0, 2.0, 2.0),  # several threads
+    ],
+)
+def test_a_job_feels_of_a_neighbour_what_it_would_have_computed_meanwhile(busy, wait, stage, step):
+    values = dict.fromkeys(NODE.names) | {"own_busy_percent": busy, "own_wait_percent": wait}
+    assert stage * felt(values) == pytest.approx(step)
+
+
+def test_where_it_is_not_known_how_it_runs_a_job_feels_all_of_it():
+    assert felt(dict.fromkeys(NODE.names)) == 1.0
+

@@ -41,3 +41,8 @@ def test_a_device_with_very_many_processes_tells_the_first():
     sent = bounded(Telemetry(number=1, devices=(device(0, processes=5000),)))
     assert sent.devices[0].processes is not None
     assert [process.pid for process in sent.devices[0].processes] == list(range(32))
+
+
+def test_what_a_predictor_says_of_itself_is_cut_short():
+    found = bounded(Telemetry(number=1, predictor="p" * 1_000_000, fallback="f" * 1_000_000))
+    assert len(found.predictor) == len(found.fallback) == 500
