@@ -113,7 +113,8 @@ class _Training:
             return code
         found = self._trained / convergence.FILE_NAME
         if not found.exists():
-            raise BadRequest(f"--profile needs {convergence.LEAST} steps after the first {after}; give more --steps")
+            wanted = f"{convergence.LEAST} steps after the first {after} in which weights move"
+            raise BadRequest(f"--profile needs {wanted}; give more --steps")
         profile = self._profiles_for(self._script.shape)[0]
         document = {**msgspec.to_builtins(profile), "convergence": msgspec.json.decode(found.read_bytes())}
         file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
