@@ -56,11 +56,13 @@ def smoothness(gradients: Sequence[float], steps: Sequence[float], quantile: flo
     """L from pairs of |g(x') - g(x)| on the SAME batch and |x' - x| (B2.7): a high quantile of their ratios.
 
     Raises:
-        ValueError: fewer than 100 pairs; earlier estimates are noise.
+        ValueError: fewer than 100 pairs; earlier estimates are noise. Or no step has moved anything.
     """
     if len(gradients) < 100:
         raise ValueError(f"an estimate needs at least 100 iterations, got {len(gradients)}")
     ratios = sorted(change / step for change, step in zip(gradients, steps, strict=True) if step > 0)
+    if not ratios:
+        raise ValueError("no step has moved any weight")
     return ratios[min(len(ratios) - 1, int(quantile * len(ratios)))]
 
 

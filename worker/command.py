@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from stat import S_ISREG
 
 from scheduler.protocol.codec import Unframer, decode_target, frame
 from scheduler.protocol.messages import Cause, Phase, Report, Stop, Target
@@ -117,13 +118,18 @@ def leader_of(target: Target) -> int:
 
 
 def _tail(file: Path) -> bytes:
+    """The program may have put anything there: a pipe that nobody writes to, a device without an end."""
     try:
-        with file.open("rb") as reading:
-            size = reading.seek(0, os.SEEK_END)
-            reading.seek(max(0, size - TAIL_BYTES))
-            return reading.read()
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        found = os.fstat(descriptor)
+        return os.pread(descriptor, TAIL_BYTES, max(0, found.st_size - TAIL_BYTES)) if S_ISREG(found.st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _known(line: bytes) -> dict[str, float]:

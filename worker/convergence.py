@@ -93,8 +93,12 @@ class Measuring:
             self._write(self._folder)
 
     def _write(self, folder: Path) -> None:
-        document = figures(list(self._records), self._losses)
-        Directory(folder).write(FILE_NAME, json.dumps(document).encode(), "pilot")
+        """Where nothing can be told, such as while the learning rate is 0, training goes on, and the file stays."""
+        try:
+            document = json.dumps(figures(list(self._records), self._losses), allow_nan=False)
+        except (ValueError, ArithmeticError):
+            return
+        Directory(folder).write(FILE_NAME, document.encode(), "pilot")
 
 
 class _Record:

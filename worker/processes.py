@@ -44,6 +44,11 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def tell_end_of_parent(number: signal.Signals) -> None:
+    """This signal comes when the parent's thread that started this process ends."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
 def rename(name: str) -> None:
     """What ps and top show of this process; the kernel keeps 15 characters."""
     Path("/proc/self/comm").write_text(name[:15])

@@ -36,11 +36,14 @@ from worker.shim import import_ahead
 BAD_USAGE = 2
 WAIT_S = 1e9
 POLL_S = 0.05
+END_S = 30.0
 
 
 def main(arguments: list[str]) -> int:
     """0 when it was trained to its end, 1 when not, 2 for a request that cannot be."""
     options = parser().parse_args(arguments)
+    if options.spec == "-":  # from `jct train`: if that is killed, nobody sees or ends the training any more
+        processes.tell_end_of_parent(signal.SIGINT)
     data = sys.stdin.buffer.read() if options.spec == "-" else Path(options.spec).read_bytes()
     job = msgspec.json.decode(data, type=JobSpec)
     if options.device == "cpu":
@@ -92,13 +95,18 @@ class _Training:
         launched = self._launch(job, attempt, "train", plans[0])
         self._trained = launched.folder
         signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
-        with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
-            for plan in plans[1:]:
-                self._until(launched, sink, Launched.is_running)
-                if launched.is_gone():
-                    break
-                launched.change(plan)
-            self._until(launched, sink, Launched.is_gone)
+        try:
+            with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
+                for plan in plans[1:]:
+                    self._until(launched, sink, Launched.is_running)
+                    if launched.is_gone():
+                        break
+                    launched.change(plan)
+                self._until(launched, sink, Launched.is_gone)
+        except BaseException as error:  # such as nobody who reads what is printed: it must not train on unseen
+            launched.stop(grace_s=self._job.grace_s, why=f"jct train ended: {type(error).__name__}")
+            launched.wait(timeout_s=self._job.grace_s + END_S)
+            raise
         launched.hang_up()
         good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
@@ -113,7 +121,8 @@ class _Training:
             return code
         found = self._trained / convergence.FILE_NAME
         if not found.exists():
-            raise BadRequest(f"--profile needs {convergence.LEAST} steps after the first {after}; give more --steps")
+            wanted = f"{convergence.LEAST} steps after the first {after} in which weights move"
+            raise BadRequest(f"--profile needs {wanted}; give more --steps")
         profile = self._profiles_for(self._script.shape)[0]
         document = {**msgspec.to_builtins(profile), "convergence": msgspec.json.decode(found.read_bytes())}
         file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")

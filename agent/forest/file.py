@@ -127,6 +127,8 @@ def _checked(head: _Head, arrays: dict[str, Any], schema: Schema | None, hardwar
         raise BadModel(f"it was calibrated on {was.kind} ({was.topology}), this is {here}")
     if any(arrays[name].shape != (len(wanted.names),) or not np.isfinite(arrays[name]).all() for name in _PER_FEATURE):
         raise BadModel("it has not one value a feature")
+    if (arrays["importances"] < 0).any() or arrays["importances"].sum() > 1.01:
+        raise BadModel("its importances are no shares of one")
     per_feature = {name: arrays.pop(name) for name in _PER_FEATURE}
     trees = Trees(**arrays, depth=head.depth)
     try:

@@ -61,9 +61,9 @@ class Trees:
 
     def check(self, features: int) -> None:
         """Raises BadTrees. What passes ends: children lie behind their parents."""
-        nodes = len(self.feature)
-        shapes = (self.threshold.shape, self.value.shape, self.children.shape)
-        if not nodes or shapes != ((nodes,), (nodes,), (nodes, 2)):
+        nodes = self.feature.size
+        shapes = (self.feature.shape, self.threshold.shape, self.value.shape, self.children.shape)
+        if not nodes or shapes != ((nodes,), (nodes,), (nodes,), (nodes, 2)) or self.roots.ndim != 1:
             raise BadTrees("its arrays differ in length")
         inside = (self.children < nodes).all() and (self.roots >= 0).all() and (self.roots < nodes).all()
         own = np.arange(nodes, dtype=np.int32)
@@ -74,10 +74,15 @@ class Trees:
             raise BadTrees(f"it asks for a feature beyond its {features}")
         if not (np.isfinite(self.value).all() and np.isfinite(self.threshold).all()):
             raise BadTrees("it has values that are no numbers")
-        if not len(self.roots) or not 0 < self.depth <= MAX_DEPTH:
-            raise BadTrees(f"it has {len(self.roots)} trees of depth {self.depth}; 1 to {MAX_DEPTH} levels are allowed")
+        if np.abs(self.value).max() > MOST_VALUE:
+            raise BadTrees(f"it predicts logarithms beyond {MOST_VALUE:g}")
+        if not 0 < len(self.roots) <= MAX_TREES or not 0 < self.depth <= MAX_DEPTH:
+            allowed = f"1 to {MAX_TREES} trees of 1 to {MAX_DEPTH} levels are allowed"
+            raise BadTrees(f"it has {len(self.roots)} trees of depth {self.depth}; {allowed}")
         if np.ptp(self.value[leaf]) < 1e-9:
             raise BadTrees("it predicts the same for everything")
 
 
-MAX_DEPTH = 64
+MAX_DEPTH, MAX_TREES = 64, 10_000
+MOST_VALUE = 100.0
+"""Of a logarithm: far beyond any slowdown, and within what can be raised to a power."""

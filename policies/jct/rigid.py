@@ -22,6 +22,8 @@ MOSTLY = 0.8
 """Of the jobs, at least so many have no size to choose where the order is theirs."""
 
 STARVED, SETTLING, OTHERS = 0.0, 1.0, 2.0
+FIRST_OF_EQUALS = -math.inf
+"""Where an age stands in the order of waiting jobs: one that runs does not stop for one that is no shorter."""
 
 
 def are_rigid(works: Iterable[Work]) -> bool:
@@ -55,7 +57,7 @@ class Rigid(Preempting):
     def key(self, work: Work) -> tuple[float, ...]:
         if work.current is not None:
             settling = work.job.since_change_s < self._settled_restarts * work.current.restart_s
-            return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight
+            return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight, FIRST_OF_EQUALS
         if self._starves(work):
             return STARVED, -work.job.age_s
         return OTHERS, *order(work)[:2]

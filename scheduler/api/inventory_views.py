@@ -45,7 +45,12 @@ def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
     state = moment.state
     order = [LeaseState.PROMISED, LeaseState.HELD, LeaseState.QUARANTINED]
     lease_of = {x.device: x for x in sorted(state.leases.values(), key=lambda lease: order.index(lease.state))}
-    samples = {sample.id: (known, sample) for known in state.sensed.values() for sample in known.telemetry.devices}
+    samples = {
+        sample.id: (known, sample)
+        for node, known in state.sensed.items()
+        for sample in known.telemetry.devices
+        if (its := state.devices.get(sample.id)) is not None and its.node == node
+    }
     seen = {id for id, job in state.jobs.items() if team in (None, job.spec.team)}
     views = []
     for device in state.devices.values():

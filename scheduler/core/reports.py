@@ -21,13 +21,14 @@ from scheduler.core.state import Progress, Role
 from scheduler.core.targets import pilot_of
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import Cause, Phase, Report
+from scheduler.protocol.plausible import plausible
 
 _OVER = (Phase.EXITED, Phase.GONE)
 
 
 def take_report(turn: Turn, node: str, report: Report) -> None:
     """Take one report if it is news. Late and repeated ones change nothing."""
-    state = turn.state
+    state, report = turn.state, plausible(report)
     member, attempt = state.members.get(report.key), state.attempts.get((report.job, report.attempt))
     if member is None or attempt is None or member.node != node:
         _unknown(turn, node, report)

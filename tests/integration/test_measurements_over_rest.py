@@ -97,3 +97,9 @@ def test_gauges_are_by_node_and_kind_and_nulls_do_not_count(cluster):
     assert 'jctd_node_late_readings{node="n0"} 4.0' in text
     assert "jctd_device_power_watts{" not in text
     assert not re.search(r'jctd_device\w*\{[^}]*(job|device|id)="', text)
+
+
+def test_a_node_says_nothing_of_devices_of_other_nodes(cluster):
+    beat(cluster, 1, sample())
+    cluster._step(NodeHeard(node="n1", session="s0", beat=1, telemetry=sample(busy=1.0)))
+    assert device(cluster)["measured"]["values"]["busy_percent"] == 90.0

@@ -156,6 +156,13 @@ def test_trees_that_do_not_end_or_lead_outside(path):
         ({"value": np.full_like(value, 0.1)}, "the same for everything"),
         ({"roots": roots[:0]}, "0 trees"),
         ({"value": value[:-1]}, "differ in length"),
+        ({"feature": feature[:, None]}, "differ in length"),
+        ({"feature": feature[0].reshape(())}, "differ in length"),
+        ({"roots": roots[0].reshape(())}, "differ in length"),
+        ({"roots": np.stack([roots, roots], axis=1)}, "differ in length"),
+        ({"roots": np.zeros(1_000_000, dtype=np.int32)}, "1000000 trees"),
+        ({"value": value * 1e6}, "logarithms beyond"),
+        ({"importances": np.full(len(NODE.names), -1.0)}, "no shares of one"),
     ):
         copy = path.with_name("copy.npz")
         copy.write_bytes(path.read_bytes())

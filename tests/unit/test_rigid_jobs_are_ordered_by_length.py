@@ -1,5 +1,7 @@
 """What `jct` promises where hardly any job has a size to choose: the shortest first, and no stop that does not pay."""
 
+import math
+
 from policies.jct.joint import Joint
 from policies.jct.patience import PATIENCE, waiting_bound_s
 from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
@@ -58,3 +60,14 @@ def test_one_among_many_that_can_bend_starts_smaller_where_its_size_is_not_free(
     bends = JobDemand("bends", 0.0, menu_of_two, 400.0, asked=4)
     others = [running(str(n), 1e4, 1, frozen=True) for n in range(5)]
     assert decided(*others, bends, free=3) == {"bends": 2}
+
+
+def test_one_that_has_outrun_its_work_and_one_that_fits_nowhere_have_an_order_too() -> None:
+    """Nothing is left of either; a pass that cannot compare them decides nothing for anybody."""
+    nowhere = JobDemand("a", 50.0, Options([]), 10.0)
+    assert decided(running("z", 0.0, 4), nowhere, JobDemand("new", 0.0, menu(4), 10.0), free=4) == {"new": 4}
+
+
+def test_of_equals_the_one_that_runs_goes_on() -> None:
+    endless = running("a", math.inf, 8)
+    assert decided(endless, JobDemand("b", 60.0, menu(8), math.inf), free=0) == {}
