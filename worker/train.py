@@ -106,7 +106,8 @@ class _Training:
         job, attempt = self._next_attempt()
         launched = self._launch(job, attempt, "train", plans[0])
         self._trained = launched.folder
-        signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
         with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
             for plan in plans[1:]:
                 self._until(launched, sink, Launched.is_running)

@@ -129,6 +129,19 @@ def test_a_job_told_to_adapt_moves_layers_away_from_a_slow_device(tmp_path: Path
     assert int(after[0]) < 4 < int(after[1])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_saves_and_leaves_nothing_running(job_file: Path, tmp_path: Path, number: int) -> None:
+    kept = tmp_path / "kept"
+    options = ["--steps", "1000000", "--checkpoint", str(kept)]
+    with subprocess.Popen([*JCT, "train", str(job_file), *options], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        next(line for line in run.stdout if line.startswith("step 5:"))
+        run.send_signal(number)
+        run.stdout.read()
+    assert run.returncode == 1
+    assert list(kept.glob("step-*/manifest.json")), "it was saved before jct ended"
+
+
 def test_settings_of_adapting_that_cannot_be_are_told(job_file: Path) -> None:
     run = train(job_file, "--adapt-with", "held=5")
     assert run.returncode == 2
