@@ -21,6 +21,10 @@ MOST_UNEVEN = 8
 """Devices up to which stages may have different numbers of replicas."""
 
 
+MOST_MICROBATCHES = 4096
+"""Of a step. Timing a plan takes as long as it has instructions, and one job must not hold up the pass for all."""
+
+
 def device_counts(request: MenuRequest) -> tuple[int, ...]:
     """The sizes that the job allows, ascending."""
     allowed = request.allowed_devices or range(request.min_devices, request.max_devices + 1)
@@ -28,7 +32,7 @@ def device_counts(request: MenuRequest) -> tuple[int, ...]:
 
 
 def microbatch_sizes(request: MenuRequest) -> tuple[int, ...]:
-    """Sizes in samples that divide the global batch and that the request allows.
+    """Sizes in samples that divide the global batch into at most MOST_MICROBATCHES and that the request allows.
 
     Free sizes stay within what was measured: between the smallest and the largest profile.
     """
@@ -36,10 +40,11 @@ def microbatch_sizes(request: MenuRequest) -> tuple[int, ...]:
     if request.microbatch_size is not None or request.microbatches is not None:
         size = request.microbatch_size or batch // (request.microbatches or 1)
         count = request.microbatches or (batch // size if size else 0)
-        return (size,) if size > 0 and size * count == batch else ()
+        return (size,) if size > 0 and size * count == batch and count <= MOST_MICROBATCHES else ()
     measured = sorted(profile.microbatch_size for profile in request.profiles)
-    sizes = tuple(n for n in range(measured[0], measured[-1] + 1) if batch % n == 0)
-    return sizes or tuple(n for n in range(1, measured[0]) if batch % n == 0)
+    least = -(-batch // MOST_MICROBATCHES)
+    sizes = tuple(n for n in range(max(least, measured[0]), measured[-1] + 1) if batch % n == 0)
+    return sizes or tuple(n for n in range(least, measured[0]) if batch % n == 0)
 
 
 def best_plans(request: MenuRequest, kind: DeviceKind, search: Search | None = None) -> dict[int, PricedPlan]:

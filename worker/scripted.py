@@ -134,6 +134,13 @@ def with_microbatches(script: Script, global_batch: int) -> Script:
     return Script(first, tuple((step, filled(change)) for step, change in script.changes))
 
 
+def in_reach(script: Script, total_steps: int) -> None:
+    """Raises BadRequest where a change would never come."""
+    for step, _ in script.changes:
+        if step > total_steps:
+            raise BadRequest(f"a change before step {step}: the job has {total_steps} steps")
+
+
 def planned(
     shape: Shape, profiles: Sequence[ModelProfile], global_batch: int, precision: str, cut: str
 ) -> ParallelPlan:
@@ -172,7 +179,7 @@ def moved(plan: ParallelPlan, move: Move) -> ParallelPlan:
 
 def parser() -> argparse.ArgumentParser:
     """Options of `python -P -m worker train`, which `jct train` passes on."""
-    made = argparse.ArgumentParser(prog="python -P -m worker train", description="Train one job on this machine.")
+    made = argparse.ArgumentParser(prog="jct train", description="Train one job on this machine.")
     made.add_argument("spec", help="a JobSpec as JSON; - for standard input")
     made.add_argument("--stages", type=int, default=1)
     made.add_argument("--replicas", type=int, default=1)

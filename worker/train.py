@@ -24,6 +24,7 @@ from worker.scripted import (
     Move,
     Script,
     Shape,
+    in_reach,
     moved,
     parser,
     planned,
@@ -59,7 +60,9 @@ def main(arguments: list[str]) -> int:
         shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
         script = read_script(shape, options.change, options.migrate)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
-            training = _Training(Path(folder), job, script, options.dtype, options.cut, options.metrics)
+            training = _Training(
+                Path(folder), job, script, options.dtype, options.cut, options.metrics, on_gpu=options.device == "cuda"
+            )
             if options.profile is not None:
                 return training.measure(options.profile, options.measure_after)
             return training.run()
@@ -72,11 +75,21 @@ class _Training:
     """A probe for the layers' times, then one attempt with its script."""
 
     def __init__(
-        self, folder: Path, job: JobSpec, script: Script, precision: str, cut: str, metrics: Path | None
+        self,
+        folder: Path,
+        job: JobSpec,
+        script: Script,
+        precision: str,
+        cut: str,
+        metrics: Path | None,
+        *,
+        on_gpu: bool,
     ) -> None:
         self._folder, self._job, self._script, self._precision = folder, job, script, precision
         self._cut, self._metrics = cut, metrics
+        self._on_gpu = on_gpu
         self._told, self._said = 0, ""
+        self._resumed = 0
         self._measure_after: int | None = None
 
     def run(self) -> int:
@@ -87,6 +100,8 @@ class _Training:
             return _failed(probe, report)
         assert report.global_batch is not None
         self._profiles, self._global_batch = report.profiles, report.global_batch
+        assert report.total_steps is not None
+        self._check(report.total_steps)
         script = with_microbatches(self._script, report.global_batch)
         plans = [self._plan(script.shape)]
         for _, change in script.changes:
@@ -94,7 +109,8 @@ class _Training:
         job, attempt = self._next_attempt()
         launched = self._launch(job, attempt, "train", plans[0])
         self._trained = launched.folder
-        signal.signal(signal.SIGINT, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
         try:
             with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
                 for plan in plans[1:]:
@@ -121,12 +137,19 @@ class _Training:
             return code
         found = self._trained / convergence.FILE_NAME
         if not found.exists():
-            wanted = f"{convergence.LEAST} steps after the first {after} in which weights move"
-            raise BadRequest(f"--profile needs {wanted}; give more --steps")
+            raise BadRequest(_too_short(after))
         profile = self._profiles_for(self._script.shape)[0]
         document = {**msgspec.to_builtins(profile), "convergence": msgspec.json.decode(found.read_bytes())}
         file.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
         return 0
+
+    def _check(self, total_steps: int) -> None:
+        """What only the probe knows, before time is spent on training. Raises BadRequest."""
+        if self._on_gpu and self._profiles[0].device_kind == "cpu":
+            raise BadRequest("--device cuda: torch finds no CUDA device here")
+        in_reach(self._script, total_steps)
+        if self._measure_after is not None and total_steps < self._measure_after + convergence.LEAST:
+            raise BadRequest(_too_short(self._measure_after))
 
     def _plan(self, shape: Shape) -> Any:
         return planned(shape, self._profiles_for(shape), self._global_batch, self._precision, self._cut)
@@ -177,6 +200,10 @@ class _Training:
         if said not in ("", self._said) and launched.pilot.cause is None:
             print(f"jct train: {said}", flush=True)
             self._said = said
+        resumed = max((one.resumed_step or 0 for one in launched.reports.values()), default=0)
+        if resumed and not self._resumed and self._job.checkpoint is not None:
+            print(f"jct train: goes on after step {resumed}, from {self._job.checkpoint.dir}", flush=True)
+            self._resumed = resumed
         path = launched.folder / FILE_NAME
         if not path.exists():
             return
@@ -188,6 +215,10 @@ class _Training:
         sink.write(whole)
         for line in whole.splitlines():
             print(_line(msgspec.json.decode(line)), flush=True)
+
+
+def _too_short(after: int) -> str:
+    return f"--profile needs {convergence.LEAST} steps after the first {after} in which weights move; give more --steps"
 
 
 def _line(metrics: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from policies.jct.ledger import Ledger, numbers
 from policies.model.cluster import JobView
 from policies.model.decision import Wait
+from policies.planner import MOST_MICROBATCHES
 
 
 def hopeless(ledger: Ledger, job: JobView) -> Wait | None:
@@ -42,7 +43,8 @@ def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
     if not sizes:
         return Wait(
             job.id, "TooLarge", f"No plan for {minimum} to {job.menu.max_devices} devices fits: the model needs more "
-            "memory or layers, or its batch does not divide into the wanted micro-batches."
+            "memory or layers, or its batch does not divide into the wanted micro-batches, or into more than "
+            f"{MOST_MICROBATCHES}."
         )  # fmt: skip
     if not any(n <= ledger.total(kind, job.avoid) for n, kind in sizes):
         smallest = min(n for n, _ in sizes)

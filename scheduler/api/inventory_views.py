@@ -13,7 +13,7 @@ def node_views(moment: Moment) -> list[NodeView]:
     state = moment.state
     busy = {lease.device for lease in state.leases.values()}
     views = []
-    for node in state.nodes.values():
+    for node in sorted(state.nodes.values(), key=lambda node: node.id):
         devices = [device for device in state.devices.values() if device.node == node.id]
         heard_us = state.heard_us.get(node.id)
         views.append(
@@ -53,7 +53,7 @@ def device_views(moment: Moment, team: str | None) -> list[DeviceView]:
     }
     seen = {id for id, job in state.jobs.items() if team in (None, job.spec.team)}
     views = []
-    for device in state.devices.values():
+    for device in sorted(state.devices.values(), key=lambda device: (device.node, device.index)):
         lease, node = lease_of.get(device.id), state.nodes.get(device.node)
         job = state.jobs.get(lease.job) if lease else None
         drain = drain_of(state, device.id)

@@ -267,10 +267,11 @@ def _eta(story: Story, moment: Moment, progress: Progress | None) -> Eta | None:
     job, now = story.job, moment.now_us
     if job.state is JobState.DONE:
         return None
-    if (seen := moment.outlooks.get(job.id)) is not None and (seen.start or seen.end):
-        waits = job.state is JobState.QUEUED and seen.start is not None
+    seen = moment.outlooks.get(job.id)
+    start = seen.start if seen is not None and job.state is JobState.QUEUED else None
+    if seen is not None and (start or seen.end):
         return Eta(
-            start=rfc3339(max(now, seen.start.mid_us)) if waits and seen.start is not None else None,
+            start=rfc3339(max(now, start.mid_us)) if start else None,
             finish_earliest=rfc3339(max(now, seen.end.low_us)) if seen.end else None,
             finish_latest=rfc3339(max(now, seen.end.high_us)) if seen.end else None,
         )

@@ -135,7 +135,9 @@ def record(coverage: dict[str, Any]) -> str:
 
 def why_facts(found: dict[str, Any]) -> Facts:
     """Titles and values."""
-    since = f"{local_time(found['since'])}, {format_duration(found['waited_s'])} ago" if found["since"] else None
+    since = local_time(found["since"]) if found["since"] else None
+    if found["waited_s"] is not None:
+        since = f"{since}, {format_duration(found['waited_s'])} ago"
     lines: list[tuple[str, str | None]] = [
         ("Job", f"{found['job']} {found['state']}"),
         ("Why", f"{found['code']}: {found['text']}"),

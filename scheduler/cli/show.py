@@ -45,7 +45,8 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Loss", _number(job["loss"])),
         ("Validation", _validation(validation)),
         ("Checkpoint", f"step {job['checkpoint_step']}" if job["checkpoint_step"] is not None else None),
-        ("Finish", _eta(job["eta"])),
+        ("Start", _start(job["eta"])),
+        ("Finish", _finish(job["eta"])),
         ("Submitted", local_time(job["submitted"])),
         ("Ended", local_time(job["ended"]) if job["ended"] else None),
         ("Time", _ledger(job["ledger"])),
@@ -105,11 +106,13 @@ def _validation(validation: dict[str, Any]) -> str | None:
     return f"{first} first, {last} last" if first and last else first or last
 
 
-def _eta(eta: dict[str, Any] | None) -> str | None:
-    if eta is None:
+def _start(eta: dict[str, Any] | None) -> str | None:
+    return f"about {local_time(eta['start'])}" if eta is not None and eta["start"] else None
+
+
+def _finish(eta: dict[str, Any] | None) -> str | None:
+    if eta is None or eta["finish_earliest"] is None:
         return None
-    if eta["start"]:
-        return f"starts about {local_time(eta['start'])}"
     return f"between {local_time(eta['finish_earliest'])} and {local_time(eta['finish_latest'])}"
 
 

@@ -1,5 +1,6 @@
 """`jct train` and `jct checkpoints`: handed to a worker process, since only the worker knows torch."""
 
+import signal
 import subprocess
 import sys
 from typing import Annotated
@@ -62,6 +63,11 @@ def checkpoints(
 
 
 def _worker(command: list[str], stdin: bytes | None = None) -> int:
-    """-P: a scheduler.py in the current folder must not shadow ours."""
+    """-P: a scheduler.py in the current folder must not shadow ours. It gets signals that come here, and is waited for:
+    killed, it would leave the training behind."""
     line = [sys.executable, "-P", "-m", "worker", *command]
-    return subprocess.run(line, input=stdin, check=False).returncode
+    with subprocess.Popen(line, stdin=None if stdin is None else subprocess.PIPE) as process:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: process.send_signal(number))
+        process.communicate(stdin)
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode

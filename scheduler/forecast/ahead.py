@@ -26,6 +26,9 @@ SETTINGS = replace(CALM, jobs_kept=50)
 """Nothing fails in what is imagined."""
 
 
+HORIZON_US = us(100 * 365 * 86_400.0)
+"""What has not ended by then has no end: a job that never fits would go on beyond what a moment can be."""
+
 LARGE = 50
 """So many jobs may have a pass every second; more of them have to do with fewer."""
 
@@ -85,9 +88,10 @@ class Ahead:
     last_pass: int = 0
 
     def run(self, enough: Callable[[], bool]) -> list[Fate]:
-        """Until the watched jobs have ended, or there have been too many passes, or `enough` says so."""
+        """Until the watched jobs have ended, or the horizon, or too many passes, or `enough` says so."""
         self._steps(self.world.changes_to_drop())
-        while self.watched and self.passes < self.pace.passes and not enough():
+        end_us = self.begun_us + HORIZON_US
+        while self.watched and self.now < end_us and self.passes < self.pace.passes and not enough():
             self._live_until(self._next_deadline())
             while self.arrivals.next_us is not None and self.arrivals.next_us <= self.now:
                 self._arrive()

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 
+import msgspec
 import pytest
 from small_cluster import SmallCluster
 
@@ -75,6 +76,18 @@ def test_the_parts_of_a_foreseen_life_sum_to_its_length(cluster):
     fate = ahead(cluster)[second]
     parts = fate.queueing_s + fate.startup_s + fate.training_s + fate.preemptions_s + fate.cleanup_s
     assert parts == pytest.approx((fate.end_us - cluster.state.jobs[second].submitted_us) / US)
+
+
+def test_a_job_that_never_fits_takes_nobodys_forecast_away(cluster):
+    running = submit(cluster)
+    cluster.advance(8.0)
+    never = submit(cluster, "never", min_devices=99, max_devices=99)
+    cluster.advance(1.0)
+    fates = ahead(cluster)
+    assert msgspec.msgpack.encode(list(fates.values())), "moments fit into the answer"
+    assert fates[never].start_us is None
+    assert fates[never].end_us is None
+    assert fates[running].end_us is not None
 
 
 def test_looking_ahead_changes_nothing(cluster):

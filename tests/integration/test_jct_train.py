@@ -81,6 +81,9 @@ def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
         (["--change", "5:stage=2"], "write stages=N"),
         (["--change", "5:stages=2", "--change", "5:stages=3"], "two changes before one step"),
         (["--stages", "2", "--migrate", "3:2->0"], "neighbouring"),
+        (["--change", "13:stages=2"], "a change before step 13: the job has 12 steps"),
+        (["--profile", "profile.json"], "--profile needs 100 steps after the first 50"),
+        (["--dtype", "int8"], "jct train: error: argument --dtype"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused(job_file: Path, options: list[str], words: str) -> None:
@@ -88,6 +91,20 @@ def test_a_request_that_cannot_be_is_refused(job_file: Path, options: list[str],
     assert refused.returncode == 2
     assert words in refused.stderr
     assert "Traceback" not in refused.stderr
+    assert "loss" not in refused.stdout
+
+
+def test_cuda_where_there_is_none_is_refused(job_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    refused = train(job_file, "--device", "cuda")
+    assert refused.returncode == 2
+    assert "torch finds no CUDA device here" in refused.stderr
+
+
+def test_going_on_from_a_checkpoint_is_told(job_file: Path, tmp_path: Path) -> None:
+    kept = ["--checkpoint", str(tmp_path / "kept")]
+    assert "goes on" not in train(job_file, "--steps", "2", *kept).stdout
+    assert f"goes on after step 2, from {tmp_path / 'kept'}\n" in train(job_file, "--steps", "3", *kept).stdout
 
 
 def test_a_job_told_to_adapt_moves_layers_away_from_a_slow_device(tmp_path: Path) -> None:
@@ -110,6 +127,19 @@ def test_a_job_told_to_adapt_moves_layers_away_from_a_slow_device(tmp_path: Path
     assert "since rank 0 computes" in line
     after = line.partition("-> ")[2].partition(",")[0].split("+")
     assert int(after[0]) < 4 < int(after[1])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_saves_and_leaves_nothing_running(job_file: Path, tmp_path: Path, number: int) -> None:
+    kept = tmp_path / "kept"
+    options = ["--steps", "1000000", "--checkpoint", str(kept)]
+    with subprocess.Popen([*JCT, "train", str(job_file), *options], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        next(line for line in run.stdout if line.startswith("step 5:"))
+        run.send_signal(number)
+        run.stdout.read()
+    assert run.returncode == 1
+    assert list(kept.glob("step-*/manifest.json")), "it was saved before jct ended"
 
 
 def test_settings_of_adapting_that_cannot_be_are_told(job_file: Path) -> None:

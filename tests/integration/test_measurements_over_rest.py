@@ -65,6 +65,17 @@ def test_the_newest_sample_is_shown_with_its_age_and_its_reasons(cluster):
     assert nodes[0]["measured"]["interfaces"][0]["kind"] == "loopback"
 
 
+def test_nodes_and_devices_are_in_order_however_they_were_learned_of(cluster):
+    for table in (cluster.state.devices, cluster.state.nodes):
+        rows = dict(reversed(table.items()))
+        table.clear()
+        table.update(rows)
+    shown = json.loads(get(cluster, "/v1/devices"))["devices"]
+    assert [(one["node"], one["index"]) for one in shown] == sorted((one["node"], one["index"]) for one in shown)
+    nodes = [one["id"] for one in json.loads(get(cluster, "/v1/nodes"))["nodes"]]
+    assert nodes == sorted(nodes)
+
+
 def test_late_beats_and_those_of_an_older_session_change_nothing(cluster):
     beat(cluster, 2, sample(50.0))
     beat(cluster, 1, sample(20.0))

@@ -122,6 +122,11 @@ def test_it_looks_as_it_did(name, facts, capsys):
     assert out == (GOLDEN / f"{name}-80.txt").read_text()
 
 
+def test_why_of_a_job_that_has_ended_tells_since_when_and_no_wait():
+    ended = {**WHY, "state": "COMPLETED", "code": "COMPLETED", "text": "finished", "unblock": "", "waited_s": None}
+    assert dict(why_facts(ended))["Since"] == "2027-01-15 07:20:00 UTC"
+
+
 def test_what_would_change_looks_as_it_did(capsys):
     print_changes(WHATIF, NOW, 80)
     out = capsys.readouterr().out

@@ -6,7 +6,7 @@ from samples import GPT, gpt_profile, request
 
 from policies.jct.menu import build_menu, step_time_of
 from policies.model.device import DeviceKind
-from policies.planner import microbatch_sizes
+from policies.planner import MOST_MICROBATCHES, microbatch_sizes
 from policies.registry import find, names
 from policies.schedules.lowering import orders_for
 
@@ -30,6 +30,14 @@ def test_what_the_job_pins_stays_pinned() -> None:
     assert (entry.devices, entry.plan.microbatch_size, entry.plan.schedule) == (2, 2, "gpipe")
     assert microbatch_sizes(replace(request(), microbatches=4)) == (4,)
     assert microbatch_sizes(replace(request(), microbatches=4, microbatch_size=3)) == ()
+
+
+def test_a_batch_of_too_many_micro_batches_has_no_plan_instead_of_holding_up_every_pass() -> None:
+    assert microbatch_sizes(replace(request(), global_batch=MOST_MICROBATCHES, microbatch_size=1)) == (1,)
+    assert microbatch_sizes(replace(request(), global_batch=2 * MOST_MICROBATCHES, microbatch_size=1)) == ()
+    free = replace(request(), global_batch=2 * MOST_MICROBATCHES)
+    assert all(free.global_batch // size <= MOST_MICROBATCHES for size in microbatch_sizes(free))
+    assert build_menu(replace(request(), global_batch=2**40, microbatch_size=1), (CPU,)).entries == ()
 
 
 def test_replicas_split_the_micro_batches_and_keep_pipelines_together() -> None:

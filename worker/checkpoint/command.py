@@ -19,9 +19,7 @@ NOTHING = 3
 
 def main(arguments: list[str]) -> int:
     """0 when good, 1 when one is damaged, 2 for a request that cannot be, 3 when there is none."""
-    parser = argparse.ArgumentParser(
-        prog="python -P -m worker checkpoints", description="Explain or check checkpoints."
-    )
+    parser = argparse.ArgumentParser(prog="jct checkpoints", description="Explain or check checkpoints.")
     parser.add_argument("what", choices=("show", "verify", "half"))
     parser.add_argument("directory")
     parser.add_argument("--out", type=Path, help="where half-precision copies go")
