@@ -200,6 +200,10 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+_SHARES = {"threshold": (0.05, 100.0), "watermark": (0.5, 1.0)}
+"""The settings that are no durations, within the bounds that a job file has."""
+
+
 def read_adapt(text: str | None, base: AdaptSpec | None) -> AdaptSpec | None:
     """`held_s=5,cooldown_s=60`: what is not named stays as in `base`, or at its default. None: as in `base`.
 
@@ -216,6 +220,9 @@ def read_adapt(text: str | None, base: AdaptSpec | None) -> AdaptSpec | None:
         except ValueError:
             names = ", ".join(AdaptSpec.__struct_fields__)
             raise BadRequest(f"{part!r}: write NAME=NUMBER with a positive number for one of {names}") from None
+        least, most = _SHARES.get(name, (0.0, 1e9))
+        if not least <= number <= most:
+            raise BadRequest(f"{part!r}: {name} is a share between {least:g} and {most:g}")
         values[name] = number
     return msgspec.structs.replace(base or AdaptSpec(), **values)
 

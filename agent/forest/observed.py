@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.protocol.messages import Report, Target
+from scheduler.protocol.plausible import plausible
 
 CALM, NEWEST = 10, 5
 KEPT = 256
@@ -59,7 +60,8 @@ class Observed:
     def take(self, members: Iterable[tuple[Target, Report]]) -> dict[tuple[int, int], Ratio]:
         """By job and attempt, of those that have shown enough."""
         found = {}
-        for target, report in members:
+        for target, told in members:
+            report = plausible(told)
             if report.step is None or report.step_time_s is None:
                 continue
             key = target.spec.spec_key or target.job, report.plan or target.plan, len(target.ranks)

@@ -147,3 +147,6 @@ def test_settings_of_adapting_that_cannot_be_are_told(job_file: Path) -> None:
     assert run.returncode == 2
     assert "'held=5': write NAME=NUMBER" in run.stderr
     assert "held_s" in run.stderr
+    run = train(job_file, "--adapt-with", "held_s=5,watermark=2")
+    assert run.returncode == 2
+    assert "watermark is a share between 0.5 and 1" in run.stderr

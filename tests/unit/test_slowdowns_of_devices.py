@@ -108,6 +108,13 @@ def test_a_baseline_is_kept_for_each_plan_and_outlives_an_attempt():
     assert observed.take([(other, wide(again[1], step=9))]) == {}
 
 
+def test_a_step_time_that_cannot_be_is_not_learned_from():
+    observed = Observed()
+    for step, step_time_s in enumerate([float("nan"), float("inf"), *[0.1] * 11]):
+        found = observed.take([member("d", step=step, step_time_s=step_time_s)])
+    assert found[1, 1] == pytest.approx((1.0, 1.0, 1.0))
+
+
 # --- contested ----------------------------------------------------------------------------------------------------
 
 
