@@ -67,11 +67,11 @@ async def _inject(
     kind: str, look: Callable[[], Mapping[str, tuple[Gang, DeviceSample]]], clock_s: Callable[[], float], look_s: float
 ) -> None:
     log.info("interference on purpose", kind=kind, strength=STRENGTH, seconds=LASTS_S)
+    until_s = clock_s() + LASTS_S
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "agent.forest.interferer", kind, f"{STRENGTH:g}",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
-    until_s = clock_s() + LASTS_S
     try:
         while child.returncode is None and clock_s() < until_s:
             await asyncio.sleep(look_s)
