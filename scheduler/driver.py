@@ -36,8 +36,8 @@ ADMIT_S = 5.0
 RETRY_S = 0.5
 LATE_S = 5.0
 LOOK_S = 0.1
-PACE = 2.0
-"""A pass that took so long is followed by a pause as long: long queues do not keep this process and its child busy."""
+PACE = 3.0
+"""A pass is followed by a pause of twice its time: long queues do not keep this process and its child busy."""
 LONGEST_GAP_S = 2.0
 
 

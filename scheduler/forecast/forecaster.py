@@ -99,7 +99,8 @@ class Forecaster:
             data, now_us = self._fork(), self._now_us()
             self._seed += 1
             [futures] = await self._foreseer.foresee(Foresee((World(data, self.policy),), self._seed))
-            self.outlooks = look(futures, now_us, Scores.of(truth.scores(self._state)))
+            scores = Scores.of(truth.scores(self._state))
+            self.outlooks = await asyncio.to_thread(look, futures, now_us, scores)  # of thousands of jobs: not here
         if estimates := tuple(self._estimates()):
             self._post(Estimated(estimates=estimates))
 
