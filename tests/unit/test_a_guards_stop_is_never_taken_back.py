@@ -1,12 +1,8 @@
 """The shim's book on one member: a stop stays a stop, graces only shrink, a stillborn member has a cause."""
 
-import os
-import signal
 import socket
-from collections.abc import Iterator
 
 import msgspec
-import pytest
 from gang import plan
 
 from scheduler.protocol.codec import Unframer, decode_target
@@ -19,18 +15,6 @@ SPEC = AttemptSpec(kind="train", nonce="n", job=JobSpec(name="t", entrypoint="a:
 
 def target(want: Run | Stop) -> Target:
     return Target(job=1, attempt=1, member=0, device="cpu-0", want=want, spec=SPEC, plan=plan((0, 1)))
-
-
-@pytest.fixture
-def child() -> Iterator[int]:
-    """A process that does nothing until it is killed."""
-    pid = os.fork()
-    if pid == 0:
-        while True:
-            signal.pause()
-    yield pid
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 def heard(line: socket.socket) -> Target:

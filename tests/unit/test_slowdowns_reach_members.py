@@ -1,12 +1,9 @@
 """What an agent knows of a device's slowdown reaches the training member on it, through its gang's shim."""
 
 import os
-import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from gang import plan
 
 from agent.shim_link import ShimLink
@@ -27,18 +24,6 @@ TOLD = Slowdowns(slowdowns=(ELSEWHERE, HERE))
 def target(kind: str) -> Target:
     spec = AttemptSpec(kind=kind, nonce="n", job=JobSpec(name="t", entrypoint="a:b", workdir="/"))
     return Target(job=1, attempt=1, member=0, device="cpu-0", want=Run(), spec=spec, plan=plan((0, 1)))
-
-
-@pytest.fixture
-def child() -> Iterator[int]:
-    """A process that does nothing until it is killed."""
-    pid = os.fork()
-    if pid == 0:
-        while True:
-            signal.pause()
-    yield pid
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
 
 
 def heard(line: socket.socket) -> list[Message]:
