@@ -2,7 +2,7 @@
 
 Least device-seconds first, the right order where sizes bend to what is free, is a poor one for gangs that do not: the
 shortest job first, stopping much longer ones, leaves fewer waiting. On the Rubick workload with the sizes that users
-asked for, at 0.6 to 2 times its load, it ends jobs in 0.5 to 1.01 times the time on average. Beyond `srtf` it keeps the
+asked for, at 0.6 to 2 times its load, it ends jobs in 0.5 to 1.03 times the time on average. Beyond `srtf` it keeps the
 bound on waiting, leaves jobs alone until they have settled, and stops one only for a job that is much shorter than what
 is left of it. The few that have a size to choose start with the size that was asked for, and grow as others do.
 """
