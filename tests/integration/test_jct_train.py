@@ -1,6 +1,8 @@
 """`jct train` runs a job without a daemon, changes its shape by script; `jct checkpoints` explains what it saved."""
 
 import json
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from gang import JOBS
 
+ROOT = Path(__file__).parents[2]
 JCT = [str(Path(sys.executable).parent / "jct")]
 
 
@@ -54,6 +57,17 @@ def test_scripted_changes_come_at_their_steps_and_change_no_bit(job_file: Path, 
     shown = subprocess.run([*JCT, "checkpoints", "show", str(directory), "--json"], capture_output=True, text=True)
     (checkpoint,) = json.loads(shown.stdout)["checkpoints"]
     assert (checkpoint["step"], len(checkpoint["stages"]), len(checkpoint["layers"])) == (12, 2, 8)
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    lines = (ROOT / "docs" / "training.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("jct train examples/")]
+    command = [*JCT, *shlex.split(line)[1:], "--steps", "10"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    plans = [json.loads(one)["plan"] for one in (tmp_path / "run.jsonl").read_text().splitlines() if '"loss"' in one]
+    assert [plans[step - 1] for step in (4, 5, 8)] == ["2×8 1f1b", "4×8 zb-h1", "4×8 zb-h1"]
 
 
 def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:

@@ -1,10 +1,17 @@
 """Traces of a step with one trap each: it is told with its numbers, and nothing else is."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
+from torch.distributed import HashStore
 
 from policies.ir.action import Action, Kind
 from policies.ir.timeline import Span, Timeline
 from policies.traps import SMALL_BYTES, Communication, Way, traps
+from worker.rendezvous import Rendezvous
+from worker.timelines import EVERY, FIRST, Timelines, read
 
 LARGE = 10 * SMALL_BYTES
 
@@ -64,3 +71,24 @@ def test_one_small_message_for_each_action_is_no_trap() -> None:
     spans = tuple(Span(0, Action(0, Kind.FORWARD, i), 0.01 * i, 0.01 * (i + 1)) for i in range(6))
     messages = [Communication(0, Way.MESSAGE, (0, 1), 100, s.end_s - 1e-6, s.end_s) for s in spans]
     assert traps(Timeline(1, spans, 0.06), messages) == []
+
+
+def test_a_traced_step_of_all_ranks_is_looked_at_on_one_clock(tmp_path: Path) -> None:
+    store, run = HashStore(), step()
+    meet = Rendezvous(store, "test", lambda: None)
+    ranks = [Timelines(meet, rank, 4, tmp_path if rank == 0 else None) for rank in range(4)]
+    late = [*HEALTHY[2:3], summed(1, (1, 3), 0.040, 0.055)]
+    for number in range(FIRST + EVERY // 2):
+        for rank in (3, 2, 1, 0):
+            if ranks[rank].begin() is not None:
+                assert number + 1 == FIRST
+                spans = [later(span) for span in run.spans if span.rank == rank]
+                ranks[rank].give(spans, [later(one) for one in late if one.rank == rank], zero_s=500.0)
+    (line,) = ranks[0].traps
+    assert line.startswith("rank 1 sums for 15.0 ms of a step of 60.0 ms while it computes nothing")
+    assert read(tmp_path).makespan_s == pytest.approx(run.makespan_s)
+    assert [rank.traps for rank in ranks[1:]] == [[], [], []]
+
+
+def later(one: Any) -> Any:
+    return replace(one, start_s=one.start_s + 500, end_s=one.end_s + 500)
