@@ -52,13 +52,15 @@ class Settings:
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass knows and has decided. price: of a device-second for each unit of others' weight. weight: of all.
+    """What one pass knows and has decided. running: the works that have devices; thousands may wait beside them.
+    price: of a device-second for each unit of others' weight. weight: of all.
     starved: jobs that have waited for longer than their bound. may_pause: whether jobs may pause to make room.
     """
 
     settings: Settings
     rooms: Rooms
     works: dict[str, Work]
+    running: tuple[Work, ...]
     price: float
     weight: float
     grants: dict[str, tuple[Option | None, Placement]]
@@ -181,7 +183,8 @@ class Joint:
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs) + problem.others_weight
         price = self.settings.price * _pressure(works.values(), problem.others_devices, devices) / devices
-        return Pass(self.settings, rooms, works, price, weight, {}, effort)
+        running = tuple(work for work in works.values() if work.current is not None)
+        return Pass(self.settings, rooms, works, running, price, weight, {}, effort)
 
 
 def _pressure(works: Iterable[Work], others: int, devices: int) -> float:
@@ -212,7 +215,7 @@ def _improve(now: Pass) -> None:
     nobody makes room for that."""
     wanted: list[tuple[float, str, list[Option]]] = []
     bounds: dict[str, float] = {}
-    for work in now.works.values():
+    for work in now.running:
         if not now.movable(work):
             continue
         assert work.current is not None
