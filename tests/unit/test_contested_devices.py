@@ -29,7 +29,7 @@ class Cluster(SmallCluster):
         devices = tuple(sample(f"n0-{at}", ratios.get(f"d{at}")) for at in range(2))
         self.beats += 1
         telemetry = Telemetry(number=self.beats, devices=devices, predictor="cpu: a forest", fallback=fallback)
-        self._step(NodeHeard(node=node, session=f"s{node[1:]}", beat=self.beats, telemetry=telemetry))
+        self._step(NodeHeard(node=node, session=self.state.said_hello[node], beat=self.beats, telemetry=telemetry))
 
     def told(self, *kinds: str) -> list[tuple[str, str | None, int | None, str]]:
         events = self.ring.after(0, 1000)
