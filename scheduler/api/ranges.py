@@ -15,12 +15,16 @@ def why_unknown(seen: Outlook | None, job: Job | None = None) -> str | None:
     if seen is not None and seen.end is not None:
         return None
     if job is not None and job.state is JobState.QUEUED and job.reason_code in NEVER:
-        return f"it cannot start in this cluster as it is. {job.reason}"
+        return never_starts(job.reason)
     if seen is None:
         return "the forecast took too long"
     if seen.guessed:
         return "nothing tells yet how much work it has, or how fast it is"
     return "it does not end in most of the futures that were run ahead"
+
+
+def never_starts(reason: str) -> str:
+    return f"it cannot start in this cluster as it is. {reason}"
 
 
 def range_view(range_: Range | None) -> RangeView | None:

@@ -61,6 +61,9 @@ def _hypothesis(
         body["drain"] = drain
     if quota:
         body["quota"] = {team: _limit(value) for team, value in (_pair(part, "--quota") for part in quota)}
+    if not body:
+        hint = "--set prio 12=90, --policy las, --add-nodes 4x8, --drain NODE or --quota TEAM=32"
+        raise JctError(Code.BAD_SPEC, "name at least one thing that would be otherwise", hint=hint)
     return body
 
 

@@ -49,6 +49,31 @@ def test_whatif_exits_0_1_or_255(jct, queue):
     assert json.loads(jct("whatif", "--drain", "n0", "--json")[1])["whatif"]["changes"] is True
 
 
+def test_whatif_without_options_and_for_an_ended_job_says_why_not(jct, queue, living):
+    code, out, err = jct("whatif")
+    assert (code, out, "--add-nodes 4x8" in err) == (255, "", True)
+    jct("cancel", queue[1])
+    code, out, err = jct("whatif", "--set", "prio", f"{queue[1]}=90")
+    assert (code, out) == (255, "")
+    assert f"job {queue[1]} has already ended (CANCELLED)" in err
+
+
+def test_a_job_larger_than_the_cluster_is_told_so_before_and_after_it_is_submitted(jct, living, job_file):
+    path = job_file()
+    path.write_text(path.read_text().replace("{min: 1, max: 2}", "{min: 99, max: 99}"))
+    told = "it cannot start in this cluster as it is. It needs at least 99 devices of one kind; the cluster has 4."
+    code, out, _ = jct("plan", path, "--at-cluster")
+    assert (code, f"End           unknown: {told}" in out) == (0, True)
+    id = jct("submit", "-q", path)[1].strip()
+    other = jct("submit", "-q", job_file())[1].strip()
+    living.advance(1.0)
+    assert told in jct("eta", id)[1]
+    assert jct("hold", other)[0] == 0
+    living.advance(30.0)
+    assert jct("release", other)[0] == 0
+    assert "position 1 of 1 that wait" in jct("prio", other)[1]
+
+
 def test_plan_at_cluster_says_when_and_on_what(jct, queue, job_file):
     code, out, _ = jct("plan", job_file("work: {total: 300 steps}"), "--at-cluster")
     assert code == 0
