@@ -218,12 +218,12 @@ class Launched:
                 self._send(member, msgspec.structs.replace(target, store=report.store))
 
 
-def start_shim(folder: Path) -> subprocess.Popen[bytes]:
-    """A shim as an agent starts it: a session of its own, output to shim.log."""
+def start_shim(folder: Path, parent: int | None = None) -> subprocess.Popen[bytes]:
+    """A shim as an agent starts it: a session of its own, output to shim.log. parent: the process it shall end with."""
     spec = msgspec.json.decode((folder / "spec.json").read_bytes(), type=AttemptSpec)
     with open(folder / "shim.log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder)],
+            [sys.executable, "-P", "-m", "worker.shim", *_options(folder, parent)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -232,7 +232,7 @@ def start_shim(folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def fork_shim(folder: Path) -> int:
+def fork_shim(folder: Path, parent: int | None = None) -> int:
     """A shim by fork, from a process that has imported everything and has one thread: seconds sooner. Its pid."""
     pid = os.fork()
     if pid:
@@ -247,10 +247,14 @@ def fork_shim(folder: Path) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         from worker import shim
 
-        code = shim.main(["--folder", str(folder)])
+        code = shim.main(_options(folder, parent))
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _options(folder: Path, parent: int | None) -> list[str]:
+    return ["--folder", str(folder), *(["--parent", str(parent)] if parent is not None else [])]

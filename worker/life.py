@@ -18,10 +18,8 @@ from worker.adapt.meter import Meter
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise, Reviser, revised
 from worker.carry import Carrier
-from worker.change import Dropped, Proposal, Standing, Switch, announce, join
-from worker.checkpoint import catalogue
-from worker.checkpoint.loader import Loaded, Loader, candidates
-from worker.checkpoint.manifest import Manifest
+from worker.change import Dropped, Standing, Switch, announce, join
+from worker.checkpoint.loader import Loaded
 from worker.checkpoint.saver import Saver
 from worker.checkpoint.store import open_store
 from worker.control import Control
@@ -33,7 +31,9 @@ from worker.metrics import Metrics
 from worker.pilot import Pilot
 from worker.prepare import NotReady, prepare
 from worker.progress import Progress
+from worker.proposal import Proposal
 from worker.rendezvous import Rendezvous
+from worker.resume import Resume
 from worker.sdk import PipelineJob
 from worker.timelines import Timelines
 from worker.trainer import Trainer
@@ -100,7 +100,7 @@ class Member:
         plan = target.plan
         self._check_layers(plan.layer_count)
         rank = target.ranks.index(target.member)
-        layers = build_layers(self.job, own_layers(plan, rank), self.device, dtype_of(plan))
+        layers = build_layers(self.job, own_layers(plan, rank), self.device, dtype_of(plan), offload=plan.offload)
         self.control.report(phase=Phase.JOINING)
         world = enter(target, self.control.wait_for_store(self._timeout_s), self._timeout_s)
         meet = world.meet(self.control.check_start)
@@ -146,59 +146,8 @@ class Member:
         checkpoint = self.spec.job.checkpoint
         if self._store is None or checkpoint is None:
             return Loaded()
-        loader = Loader(
-            self._store,
-            list(layers.values()),
-            meet,
-            generation.rank,
-            generation.plan.world_size,
-            self._timeout_s,
-            lambda manifest: self._accept(manifest, generation, model),
-        )
-        if not generation.is_pilot:
-            return loader.follow()
-        try:
-            catalogue.claim(self._store, self._target.job, self._target.attempt, self.spec.nonce)
-        except OSError as error:
-            self.control.note(f"checkpoint directory {self._store.place} cannot be written: {error.strerror}")
-        loaded = loader.lead(candidates(self._store, checkpoint.resume, self._target.job))
-        if loaded.lost:
-            self.control.note(loaded.lost)
-        elif loaded.manifest is not None:
-            self._warn_of_little_room(loaded.manifest)
-        return loaded
-
-    def _warn_of_little_room(self, last: Manifest) -> None:
-        """A save that will not fit is better told before it is needed. The last checkpoint tells how much one takes."""
-        assert self._store is not None
-        needed = sum(layer.bytes for layer in last.layers)
-        free = self._store.free_bytes()
-        if free is not None and free < needed:
-            self.control.note(
-                f"{self._store.place} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
-            )
-
-    def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
-        """Raises Ended where going on from this checkpoint would silently train something else."""
-        assert self._store is not None
-        what = f"the checkpoint of step {found.step} in {self._store.place}"
-        if found.fingerprint != model:
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} is of another model ({found.fingerprint[:12]}, not {model[:12]}); use one directory a model",
-            )
-        if found.plan.precision != generation.plan.precision:
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} is in {found.plan.precision}, the plan asks for {generation.plan.precision}",
-            )
-        samples = self.job.samples_before(found.step)
-        if (found.global_batch, found.samples, found.rng.seed) != (self.job.global_batch, samples, self.job.seed):
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} was trained with global batch {found.global_batch}, seed {found.rng.seed} and {found.samples} "
-                f"samples, not {self.job.global_batch}, {self.job.seed} and {samples}; some would be lost or doubled",
-            )
+        resume = Resume(self._target, self._store, self.job, self.control, generation, model, checkpoint.resume)
+        return resume.load(list(layers.values()), meet, self._timeout_s)
 
     # --- later generations -------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ class Trainer:
             ranks, whole_s = self.plan.world_size, time.perf_counter() - started
             self.control.report(bubble_share=bubble_share(summed[idle], ranks, whole_s))
         if traced is not None and spans is not None:
-            self._timelines.give(spans, self._met_at)
+            self._timelines.give(spans, self.generation.sums(), self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
         self._guard.check(summed[end + 2 : idle], boundary, self.generation.units(step, steps))
@@ -220,7 +220,10 @@ class Trainer:
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
             adapter = self._part.adapter if self._part is not None else None
-            self.metrics.steadiness(step, steadiness, adapter.telemetry() if adapter is not None else {})
+            told = adapter.telemetry() if adapter is not None else {}
+            if self._timelines.traps:
+                told = {**told, "traps": self._timelines.traps}
+            self.metrics.steadiness(step, steadiness, told)
             if steadiness.told:
                 self.control.note(steadiness.told)
 

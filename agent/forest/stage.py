@@ -23,6 +23,8 @@ import numpy as np
 WIDTH, LAYERS, MICROBATCHES = 384, 4, 4
 SEND_BUFFER_BYTES = 8192
 """Small, so that a send lasts as long as its message travels."""
+SEGMENT_BYTES = 1448
+"""As on Ethernet. Loopback's 64 KB would not fill within the send buffer, and each ack would come 40 ms late."""
 _PR_SET_PDEATHSIG = 1
 _HEADER = struct.Struct("!I")
 
@@ -130,8 +132,13 @@ def run_stage(
 def connected(count: int) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Pairs of ends over loopback."""
     for _ in range(count):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            one = socket.create_connection(server.getsockname())
+        with socket.socket() as server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+            server.bind(("127.0.0.1", 0))
+            server.listen(1)
+            one = socket.socket()
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
+            one.connect(server.getsockname())
             yield one, server.accept()[0]
 
 

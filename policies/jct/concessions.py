@@ -40,9 +40,11 @@ class Deal:
 
 def make_room(now: Pass, work: Work) -> bool:
     """Commit the best deal for a waiting or a running job, if one pays."""
+    if now.effort <= 0:
+        return False
     best: Deal | None = None
     now.rooms.give(work.job.placement, work.job)
-    on_node = by_node([other for other in now.works.values() if now.movable(other) and other is not work])
+    on_node = by_node([other for other in now.running if now.movable(other) and other is not work])
     for option in now.by_cost(work)[:WAYS]:
         if now.effort <= 0:
             break
@@ -153,7 +155,7 @@ def _restart_cost(now: Pass, work: Work) -> float:
 
 def _wait_s(now: Pass, work: Work, option: Option) -> float:
     """Until the option fits if others only end: jobs that start now hold their devices to their ends too."""
-    ending = [other for other in now.works.values() if other.current is not None and other.job.id not in now.grants]
+    ending = [other for other in now.running if other.job.id not in now.grants]
     given: list[Work] = []
     wait_s = FAR_S
     for other in sorted(ending, key=lambda other: (other.left_s, other.job.id)):

@@ -11,8 +11,8 @@ cluster, and a change only where it pays for its restart. One pass:
 
 1. Running jobs keep what they have.
 2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
-3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
-   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `patience`.
+3. A job that has waited for longer than its bound comes before all others, the most overdue first; while it does not
+   fit, the nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `patience`.
 4. For those that do not fit, others may make room: see `concessions`.
 5. Running jobs change to better options.
 
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from policies.jct.concessions import keep_nodes, make_room
-from policies.jct.patience import PATIENCE, Patience, starves
+from policies.jct.patience import PATIENCE, Patience, overdue_s, starves
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rigid import Rigid, are_rigid, order, terms
 from policies.jct.rooms import Rooms
@@ -52,13 +52,15 @@ class Settings:
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass knows and has decided. price: of a device-second for each unit of others' weight. weight: of all.
+    """What one pass knows and has decided. running: the works that have devices; thousands may wait beside them.
+    price: of a device-second for each unit of others' weight. weight: of all.
     starved: jobs that have waited for longer than their bound. may_pause: whether jobs may pause to make room.
     """
 
     settings: Settings
     rooms: Rooms
     works: dict[str, Work]
+    running: tuple[Work, ...]
     price: float
     weight: float
     grants: dict[str, tuple[Option | None, Placement]]
@@ -140,7 +142,7 @@ class Joint:
     def _by_area(self, now: Pass, waiting: Sequence[Work]) -> list[Work]:
         """Start what fits, and return what does not."""
         starved = [work for work in waiting if starves(self.settings.bound, work)]
-        starved.sort(key=lambda work: (-work.job.age_s, work.job.id))
+        starved.sort(key=lambda work: (-overdue_s(self.settings.bound, work), work.job.id))
         now.starved = frozenset(work.job.id for work in starved)
         blocked = _start(now, starved)
         kept = keep_nodes(now, blocked[0]) if blocked else {}
@@ -181,7 +183,8 @@ class Joint:
         devices = max(1, sum(node.devices for node in problem.nodes))
         weight = sum(job.weight for job in problem.jobs) + problem.others_weight
         price = self.settings.price * _pressure(works.values(), problem.others_devices, devices) / devices
-        return Pass(self.settings, rooms, works, price, weight, {}, effort)
+        running = tuple(work for work in works.values() if work.current is not None)
+        return Pass(self.settings, rooms, works, running, price, weight, {}, effort)
 
 
 def _pressure(works: Iterable[Work], others: int, devices: int) -> float:
@@ -212,7 +215,7 @@ def _improve(now: Pass) -> None:
     nobody makes room for that."""
     wanted: list[tuple[float, str, list[Option]]] = []
     bounds: dict[str, float] = {}
-    for work in now.works.values():
+    for work in now.running:
         if not now.movable(work):
             continue
         assert work.current is not None

@@ -19,7 +19,7 @@ class Ledger:
         self.snapshot = snapshot
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.running = [job for job in snapshot.jobs if job.state == JobState.RUNNING]
-        self.unstoppable = [job for job in self.running if not job.preemptible]
+        self._unstoppable_below: dict[int, list[int]] = {}
         stopping = {job.id for job in snapshot.jobs if job.state == JobState.STOPPING}
         memory: dict[str, list[int]] = {}
         self._free: dict[str, dict[str, DeviceView]] = {}
@@ -52,6 +52,14 @@ class Ledger:
         if job.id not in self._menus:
             self._menus[job.id] = build_menu(job.menu, self.kinds_of(job))
         return self._menus[job.id]
+
+    def unstoppable_below(self, priority: int) -> list[int]:
+        """Running jobs of lower priority that may not be stopped yet."""
+        if priority not in self._unstoppable_below:
+            self._unstoppable_below[priority] = [
+                job.id for job in self.running if not job.preemptible and job.priority < priority
+            ]
+        return self._unstoppable_below[priority]
 
     def total(self, kind: str, avoid: Sequence[str] = ()) -> int:
         nodes = self._total.get(kind, Counter())

@@ -59,7 +59,7 @@ def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_
     if free >= needed:
         text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."
         return Wait(job.id, "Priority", text, start_in_s)
-    lower = [other.id for other in ledger.unstoppable if other.priority < job.priority]
+    lower = ledger.unstoppable_below(job.priority)
     tail = f" {numbers(lower).capitalize()} of lower priority may not be stopped yet." if lower else ""
     if free:
         return Wait(job.id, "GangPartial", f"{what}; {free} are free, and a gang starts whole.{tail}", start_in_s)

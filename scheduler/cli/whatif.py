@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler.cli.client import Client
+from scheduler.cli.exits import WHATIF_ERROR
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json, table_width
 from scheduler.cli.output import age_s, print_error, print_json, utc_now, visible
@@ -12,7 +13,7 @@ from scheduler.cli.submit import priority_of
 from scheduler.cli.table import short_duration
 from scheduler.core.errors import Code, JctError
 
-NOTHING, SOMETHING, ERROR = 0, 1, 255
+NOTHING, SOMETHING = 0, 1
 
 
 def whatif(
@@ -32,7 +33,7 @@ def whatif(
         found = Client.from_config().call("POST", "whatif", body=body).json()
     except JctError as error:
         print_error(error)
-        return ERROR
+        return WHATIF_ERROR
     if json:
         print_json(whatif=found)
     else:

@@ -31,7 +31,7 @@ def ground(parameter_bytes: int = 1000, link: Link | None = None) -> Ground:
 
 
 def terms(**changes: float) -> Terms:
-    return Terms(**{"pause_s": 0.1, "bandwidth_bytes_per_s": 1e9, "left_s": 1e4, "horizon_s": 600.0} | changes)  # type: ignore[arg-type]
+    return Terms(**{"pause_s": 0.1, "bandwidth_bytes_per_s": 1e9, "left_s": 1e4, "horizon_s": 600.0} | changes)
 
 
 def pipeline(*bounds: int, shares: tuple[int, ...] = (8,)) -> ParallelPlan:

@@ -165,7 +165,7 @@ def test_injected_causes_are_told_apart() -> None:
     ):
         made.links.forget()
         for _ in range(RECENT):
-            made.take(reading(**readings))  # type: ignore[arg-type]
+            made.take(reading(**readings))
         found = diagnose(made)
         assert len(found) == len(said), found
         assert all(line.startswith(beginning) for line, beginning in zip(found, said, strict=True)), found
@@ -202,5 +202,5 @@ def test_noise_is_no_disturbance() -> None:
 )  # fmt: skip
 def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], believed: Forecast) -> None:
     told = {"device": "gpu", "ratio": 2.0, "low": 1.5, "high": 3.0, "confidence": 0.9, "source": Source.FOREST}
-    assert foreseen(Slowdown(**{**told, "contested": True, **changes})) == believed  # type: ignore[arg-type]
+    assert foreseen(Slowdown(**{**told, "contested": True, **changes})) == believed
     assert foreseen(None) == Forecast()
