@@ -7,7 +7,8 @@ tells that the rest is left out. What can happen once only, such as a member's e
 from dataclasses import dataclass
 from typing import NamedTuple
 
-MOST, WINDOW_US = 60, 600_000_000
+MOST, WINDOW_US = 200, 600_000_000
+"""Eight jobs of a node that each save twice a minute stay below."""
 MOST_KNOWN = 100_000
 """Speakers and kinds that are remembered: those whose window is over are forgotten beyond that."""
 
