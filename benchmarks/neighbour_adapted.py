@@ -10,15 +10,18 @@ Wanted: faster adapted than not, home again at the end, and no step lost.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent.forest.workbench import Disturbance, disturbed
+from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from policies.pricing import make_plan
 from scheduler.protocol.spec import AdaptSpec, AttemptSpec, JobSpec
@@ -27,7 +30,7 @@ from worker.launcher import Launched, start_shim
 JOBS = Path(__file__).parents[1] / "tests" / "jobs"
 LAYERS, MICROBATCHES, SIZE = 12, 8, 2
 HOME = make_plan((0, LAYERS // 2, LAYERS), (MICROBATCHES,), SIZE, "1f1b")
-SPEC = AdaptSpec(threshold=0.3, held_s=6.0, cooldown_s=6.0, horizon_s=600.0)
+SPEC = AdaptSpec(threshold=0.5, held_s=6.0, cooldown_s=6.0, horizon_s=600.0)
 BEGIN, WINDOW = 20, 40
 """Steps until the job knows itself, and steps of each measurement after a change."""
 
@@ -35,7 +38,7 @@ BEGIN, WINDOW = 20, 40
 def attempt(folder: Path, cores: Sequence[int], profile: ModelProfile | None) -> Launched:
     """Without a profile: a probe."""
     arguments: dict[str, Any] = {"width": 384, "blocks": LAYERS - 2, "global_batch": MICROBATCHES * SIZE}
-    arguments |= {"steps": 1_000_000, "cores": list(cores)}
+    arguments |= {"dropout": 0.5, "steps": 1_000_000, "cores": list(cores)}
     job = JobSpec(
         name="neighbour", entrypoint="pinned:job", workdir=str(JOBS), arguments=arguments, microbatch_size=SIZE,
         adapt=SPEC if profile is not None else None,
@@ -45,39 +48,72 @@ def attempt(folder: Path, cores: Sequence[int], profile: ModelProfile | None) ->
     return Launched(folder, spec, HOME if profile is not None else None, start_shim)
 
 
+@contextlib.contextmanager
+def training(folder: Path, cores: Sequence[int], profile: ModelProfile) -> Iterator[Launched]:
+    """It ends with the block, whatever happens there: a gang outlives who started it."""
+    launched = attempt(folder, cores, profile)
+    try:
+        yield launched
+    finally:
+        launched.stop(grace_s=0)
+        launched.wait()
+        launched.hang_up()
+
+
 def measured(
     folder: Path, number: int, cores: Sequence[int], profile: ModelProfile, neighbours: int
 ) -> dict[str, Any]:
     """One round."""
-    launched = attempt(folder / f"1.{number}", cores, profile)
+    with training(folder / f"1.{number}", cores, profile) as launched:
+        marks = _through(launched, cores[0], neighbours)
+    lines = map(json.loads, (launched.folder / "metrics.jsonl").read_text().splitlines())
+    return marks.figures({line["step"]: line["step_time_s"] for line in lines if "loss" in line})
+
+
+def _through(launched: Launched, core: int, neighbours: int) -> "Marks":
     step = Steps(launched)
     step(lambda: step.now >= BEGIN + WINDOW)
     began = step.now
-    with disturbed([Disturbance("compute", 1.0, cores[0])] * neighbours):
-        step(lambda: launched.pilot.revision >= 1)
+    with disturbed([Disturbance("compute", 1.0, core)] * neighbours):
+        step(lambda: _is_lighter(launched.pilot.plan))
         changed, plan = step.now, launched.pilot.plan
         step(lambda: step.now >= changed + 2 + WINDOW)
         ended = step.now
     step(lambda: launched.pilot.plan == HOME)
     back = step.now
     step(lambda: step.now >= back + 2 + WINDOW)
-    launched.stop(grace_s=0)
-    launched.wait()
-    launched.hang_up()
-    lines = map(json.loads, (launched.folder / "metrics.jsonl").read_text().splitlines())
-    times = {line["step"]: line["step_time_s"] for line in lines if "loss" in line}
-
-    def pace_s(first: int, last: int) -> float:
-        return statistics.median(times[at] for at in range(first, last + 1))
-
-    alone_s = pace_s(began - WINDOW + 1, began)
     assert plan is not None
-    return {
-        "steps_per_s_alone": 1 / alone_s, "static": alone_s / pace_s(began + 3, changed - 1),
-        "adapted": alone_s / pace_s(changed + 3, ended), "after": alone_s / pace_s(back + 3, back + WINDOW),
-        "cut": plan.sizes, "steps_to_change": changed - began, "steps_to_return": back - ended,
-        "steps_lost": max(times) - len(times),
-    }  # fmt: skip
+    return Marks(began, changed, ended, back, plan.sizes)
+
+
+def _is_lighter(plan: ParallelPlan | None) -> bool:
+    return plan is not None and len(plan.stages[0].layers) < LAYERS // 2
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Steps at which the neighbour came, the cut changed, the neighbour went, and the job was home again."""
+
+    began: int
+    changed: int
+    ended: int
+    back: int
+    cut: str
+
+    def figures(self, times: dict[int, float]) -> dict[str, Any]:
+        """times: of each step, in seconds."""
+
+        def pace_s(first: int, last: int) -> float:
+            return statistics.median(times[at] for at in range(first, last + 1))
+
+        alone_s = pace_s(self.began - WINDOW + 1, self.began)
+        return {
+            "steps_per_s_alone": 1 / alone_s, "static": alone_s / pace_s(self.began + 3, self.changed - 1),
+            "adapted": alone_s / pace_s(self.changed + 3, self.ended),
+            "after": alone_s / pace_s(self.back + 3, self.back + WINDOW), "cut": self.cut,
+            "steps_to_change": self.changed - self.began, "steps_to_return": self.back - self.ended,
+            "steps_lost": max(times) - len(times),
+        }  # fmt: skip
 
 
 class Steps:
