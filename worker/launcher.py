@@ -16,7 +16,8 @@ import msgspec
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.codec import Unframer, decode_from_shim, frame
-from scheduler.protocol.messages import Phase, Report, Run, ShimHello, Spawn, Stop, Target
+from scheduler.protocol.messages import Phase, Report, Run, ShimHello, Slowdowns, Spawn, Stop, Target
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 
 CONNECT_TIMEOUT_S = 60.0
@@ -125,6 +126,10 @@ class Launched:
         """Target every member to stop."""
         for member, target in self.targets.items():
             self._send(member, msgspec.structs.replace(target, want=Stop(grace_s=grace_s, why=why, save=save)))
+
+    def tell(self, *slowdowns: Slowdown) -> None:
+        """What an agent knows of devices; they are called as in `_target`."""
+        self._socket.sendall(frame(Slowdowns(slowdowns=slowdowns)))
 
     def save(self) -> None:
         """Ask for a checkpoint now."""

@@ -12,6 +12,7 @@ from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
 from worker.abilities import dtype_of, own_layers
 from worker.adapt.adapter import Adapter
+from worker.adapt.baseline import hand_on, taken_over
 from worker.adapt.memory import Gauge
 from worker.adapt.meter import Meter
 from worker.adapt.part import Part
@@ -177,6 +178,8 @@ class Member:
         standing = Standing(present.model, present.trainer.progress, old.plan, old.world.members, old.shapes)
         if old.is_pilot:
             announce(world, standing)
+            if present.part is not None and present.part.adapter is not None:
+                hand_on(world.meet(lambda: None), present.part.adapter.baseline, old.world.members)
         try:
             switched = self._switch(world, standing).run(
                 present.layers, present.arrived, old.is_pilot, old.groups.unwatch
@@ -309,7 +312,9 @@ class Member:
             return None
         adapter = before.part.adapter if before is not None and before.part is not None else None
         if adapter is None and generation.is_pilot:
-            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
+            world = generation.world
+            known = taken_over(meet, world.members) if world.generation > 1 else None
+            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note, known=known)
         reviser = Reviser(generation.world, meet, generation.rank)
         gauge, watermark = self._gauge, spec.watermark
         return Part(

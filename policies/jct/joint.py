@@ -11,8 +11,8 @@ cluster, and a change only where it pays for its restart. One pass:
 
 1. Running jobs keep what they have.
 2. Waiting jobs, least device-seconds per weight first, start with their best option that fits now.
-3. A job that has waited for longer than its bound comes before all others, oldest first; while it does not fit, the
-   nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `patience`.
+3. A job that has waited for longer than its bound comes before all others, the most overdue first; while it does not
+   fit, the nodes that are soonest free are kept for it. So no stream of other jobs starves it: see `patience`.
 4. For those that do not fit, others may make room: see `concessions`.
 5. Running jobs change to better options.
 
@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from policies.jct.concessions import keep_nodes, make_room
-from policies.jct.patience import PATIENCE, Patience, starves
+from policies.jct.patience import PATIENCE, Patience, overdue_s, starves
 from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rigid import Rigid, are_rigid, order, terms
 from policies.jct.rooms import Rooms
@@ -81,7 +81,7 @@ class Pass:
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown(work.job.placement)
+        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown_of(work.job)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -142,7 +142,7 @@ class Joint:
     def _by_area(self, now: Pass, waiting: Sequence[Work]) -> list[Work]:
         """Start what fits, and return what does not."""
         starved = [work for work in waiting if starves(self.settings.bound, work)]
-        starved.sort(key=lambda work: (-work.job.age_s, work.job.id))
+        starved.sort(key=lambda work: (-overdue_s(self.settings.bound, work), work.job.id))
         now.starved = frozenset(work.job.id for work in starved)
         blocked = _start(now, starved)
         kept = keep_nodes(now, blocked[0]) if blocked else {}
@@ -245,5 +245,5 @@ def _improve(now: Pass) -> None:
             now.rooms.take(work.job.placement, work.job)
     for _, id, better in wanted:
         work = now.works[id]
-        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown(work.job.placement):
+        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown_of(work.job):
             make_room(now, work)

@@ -100,12 +100,14 @@ class Preempting:
 
 
 class Book:
-    """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either."""
+    """left: what earlier jobs leave of the cluster. clear: what of it later jobs do not hold either. reserved:
+    whether a blocked job has a reservation already; there is one in a pass."""
 
     def __init__(self, problem: Problem, order: Iterable[Work]) -> None:
         self.left, self.clear = Rooms.of(problem), Rooms(problem.nodes)
         self.clear.left = self.left.left
         self.later: Counter[str] = Counter()
+        self.reserved = False
         for work in order:
             self.left.give(work.job.placement, work.job)
             self.later.update(work.job.placement)
@@ -131,7 +133,11 @@ class Book:
         return None
 
     def reserve(self, work: Work, free_in_s: Mapping[str, float]) -> None:
-        """Nobody gets what is free on the nodes that a blocked job will have. free_in_s: when its last holder goes."""
+        """Nobody gets what is free on the nodes that the first blocked job will have. free_in_s: when the last holder
+        of a node goes."""
+        if self.reserved:
+            return
+        self.reserved = True
         for option in asked_options(work)[:1]:
             nodes = self.left.soonest(option, work.job, free_in_s)
             kept = {node: free for node in nodes if (free := self.clear.free(node))}

@@ -4,14 +4,16 @@ Least device-seconds first, the right order where sizes bend to what is free, is
 shortest job first, stopping much longer ones, leaves fewer waiting. On the Rubick workload with the sizes that users
 asked for, at 0.6 to 2 times its load, it ends jobs in 0.5 to 1.03 times the time on average. Beyond `srtf` it keeps the
 bound on waiting, leaves jobs alone until they have settled, and stops one only for a job that is much shorter than what
-is left of it. The few that have a size to choose start with the size that was asked for, and grow as others do.
+is left of it. What started beyond its bound is stopped only for what is more overdue: starved jobs that stopped one
+another would each pay for a start and begin to wait anew. The few that have a size to choose start with the size that
+was asked for, and grow as others do.
 """
 
 import math
 from collections.abc import Iterable, Sequence
 
 from policies.jct.ordered import Book, Preempting, asked_options
-from policies.jct.patience import Patience, starves
+from policies.jct.patience import Patience, overdue_s, overdue_since_start_s, starves
 from policies.jct.terms import Term
 from policies.jct.work import Work
 
@@ -56,10 +58,12 @@ class Rigid(Preempting):
 
     def key(self, work: Work) -> tuple[float, ...]:
         if work.current is not None:
+            if (late_s := overdue_since_start_s(self._bound, work)) > 0.0:
+                return STARVED, -late_s
             settling = work.job.since_change_s < self._settled_restarts * work.current.restart_s
             return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight, FIRST_OF_EQUALS
         if self._starves(work):
-            return STARVED, -work.job.age_s
+            return STARVED, -overdue_s(self._bound, work)
         return OTHERS, *order(work)[:2]
 
     def fixed(self, work: Work) -> bool:

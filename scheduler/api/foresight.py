@@ -36,7 +36,7 @@ def _eta(story: Story, seen: Outlook | None, caller: Caller) -> EtaView:
         state=shown_state(job, story.attempts, state.progress.get(job.id)), confidence=CONFIDENCE,
         made=rfc3339(seen.made_us) if seen else None, futures=seen.futures if seen else 0,
         start=range_view(seen.start) if seen else None, end=range_view(seen.end) if seen else None,
-        unknown=None if over else why_unknown(seen), parts=parts_of(seen) if seen and seen.end else None,
+        unknown=None if over else why_unknown(seen, job), parts=parts_of(seen) if seen and seen.end else None,
         preemptions=seen.preemptions if seen else None, so_far=parts_so_far(cut), ended=rfc3339(job.ended_us),
         estimates=[
             estimate_view(one, job.ended_us if job.result is Result.COMPLETED else None) for one in story.estimates

@@ -1,5 +1,6 @@
 """What if, over REST: other priorities, another policy, more nodes, drained ones, other quotas, one more job."""
 
+from collections import Counter
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -10,9 +11,10 @@ from policies import registry
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import MAX_ID, Body, Plain, answer
 from scheduler.api.foresight_shapes import PlannedView, WhatIf
-from scheduler.api.ranges import parts_of, range_view, why_unknown
+from scheduler.api.ranges import never_starts, parts_of, range_view, why_unknown
 from scheduler.api.rehearsal import whatif_view
 from scheduler.api.submitting import admit, allowed_priority, past_parents
+from scheduler.core.entities import JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change, CoreEvent, Submit, Write
 from scheduler.core.records import Drain, Team
@@ -22,6 +24,7 @@ from scheduler.forecast.whatif import more_nodes
 from scheduler.jobfile import parse_document
 from scheduler.jobfile.fields import Name, Priority
 from scheduler.jobfile.key import spec_key
+from scheduler.protocol.spec import JobSpec
 from scheduler.store.tokens import Role
 
 router = APIRouter(tags=["foresight"])
@@ -74,6 +77,9 @@ async def _events(asked: Hypothesis, caller: Caller) -> list[CoreEvent]:
     events: list[CoreEvent] = []
     for item in asked.set:
         story = await caller.to_act_on(item.job, "whatif")
+        if story.job.state is JobState.DONE:
+            told = f"job {item.job} has already ended ({story.job.result}), so its priority changes nothing"
+            raise JctError(Code.CONFLICT, told, field="set")
         priority = await allowed_priority(caller, item.priority, story.job.spec.team)
         events.append(Change(request=0, job=item.job, actor=caller.user, changes={"priority": priority}))
     if asked.policy or asked.add_nodes or asked.drain or asked.quota:
@@ -121,10 +127,21 @@ async def plan(candidate: Candidate, caller: CallerDep, _: Plain) -> Response:
     past = await past_parents(caller, spec)
     event = Submit(request=0, spec=spec, spec_key=key, user=caller.user, past=past)
     seen = await caller.cluster.forecasts.submitted(event)
+    never = _never(caller.cluster.state, spec)
     return answer(
         PlannedView(
-            start=range_view(seen.start), end=range_view(seen.end), unknown=why_unknown(seen), nodes=seen.nodes,
-            plan=seen.plan, parts=parts_of(seen), preemptions=seen.preemptions, confidence=CONFIDENCE,
+            start=range_view(seen.start), end=range_view(seen.end), unknown=never or why_unknown(seen),
+            nodes=seen.nodes, plan=seen.plan, parts=parts_of(seen), preemptions=seen.preemptions, confidence=CONFIDENCE,
             futures=seen.futures,
         )
     )  # fmt: skip
+
+
+def _never(state: State, spec: JobSpec) -> str | None:
+    """Of a job that is larger than the cluster."""
+    kinds = Counter(d.kind for d in state.devices.values() if not spec.device_kinds or d.kind in spec.device_kinds)
+    most = max(kinds.values(), default=0)
+    if spec.min_devices <= most:
+        return None
+    wanted = f" ({', '.join(spec.device_kinds)})" if spec.device_kinds else ""
+    return never_starts(f"It needs at least {spec.min_devices} devices of one kind{wanted}; the cluster has {most}.")

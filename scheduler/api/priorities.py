@@ -9,6 +9,7 @@ from policies.jct.terms import Term, sums
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.answers import JobId, Plain, answer
 from scheduler.api.foresight_shapes import PrioView, RankView, TermView
+from scheduler.api.ranges import NEVER
 from scheduler.core.entities import Job, JobState, Wanted
 from scheduler.core.errors import Code, JctError
 from scheduler.core.shown import shown_state
@@ -31,7 +32,7 @@ async def prio(id: JobId, caller: CallerDep, _: Plain) -> Response:
 
 def _view(story: Story, found: dict[int, tuple[Term, ...]], caller: Caller) -> PrioView:
     job, state = story.job, caller.cluster.state
-    waiting = [other for other in state.jobs.values() if _waits(other) and other.id in found]
+    waiting = [one for one in state.jobs.values() if one.id in found and _waits(one) and _competes(one, job)]
     before = sum(_place(other, found) < _place(job, found) for other in waiting) if _waits(job) else None
     return PrioView(
         job=job.id, state=shown_state(job, story.attempts, state.progress.get(job.id)),
@@ -42,6 +43,11 @@ def _view(story: Story, found: dict[int, tuple[Term, ...]], caller: Caller) -> P
 
 def _waits(job: Job) -> bool:
     return job.state is JobState.QUEUED and job.wanted is Wanted.RUN
+
+
+def _competes(other: Job, job: Job) -> bool:
+    """What cannot start in this cluster as it is stands before nobody."""
+    return other.id == job.id or other.reason_code not in NEVER
 
 
 def _place(job: Job, found: dict[int, tuple[Term, ...]]) -> Order:

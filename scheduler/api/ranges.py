@@ -2,20 +2,29 @@
 
 from scheduler.api.foresight_shapes import EstimateView, Parts, RangeView
 from scheduler.api.times import rfc3339, seconds
-from scheduler.core.entities import Estimate
+from scheduler.core.entities import Estimate, Job, JobState
 from scheduler.core.ledger import Ledger
 from scheduler.forecast.outlook import Outlook, Range
 
+NEVER = ("TooLarge", "NoSuchGPUType")
+"""Reasons for which a job does not start in the cluster as it is, whatever ends."""
 
-def why_unknown(seen: Outlook | None) -> str | None:
-    """None where the end is known."""
+
+def why_unknown(seen: Outlook | None, job: Job | None = None) -> str | None:
+    """None where the end is known. job: that waits, if it is one that was submitted."""
+    if seen is not None and seen.end is not None:
+        return None
+    if job is not None and job.state is JobState.QUEUED and job.reason_code in NEVER:
+        return never_starts(job.reason)
     if seen is None:
         return "the forecast took too long"
-    if seen.end is not None:
-        return None
     if seen.guessed:
         return "nothing tells yet how much work it has, or how fast it is"
     return "it does not end in most of the futures that were run ahead"
+
+
+def never_starts(reason: str) -> str:
+    return f"it cannot start in this cluster as it is. {reason}"
 
 
 def range_view(range_: Range | None) -> RangeView | None:

@@ -1,8 +1,10 @@
-"""Where jctd is and who we are: JCT_URL and JCT_TOKEN, else the two files that `jct up` writes."""
+"""Where jctd is and who we are: JCT_URL and JCT_TOKEN, else the two files that `jct up` and `jct login` write."""
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from scheduler.core.errors import Code, JctError
 
@@ -16,9 +18,30 @@ def load() -> tuple[str, str]:
     url = os.environ.get("JCT_URL") or _saved_url()
     token = os.environ.get("JCT_TOKEN") or _read(config_dir() / "token").strip()
     if not url:
-        hint = "start one with `jct up`, or set JCT_URL and JCT_TOKEN"
+        hint = "start one with `jct up`, or name one: `jct login URL`, or JCT_URL and JCT_TOKEN"
         raise JctError(Code.UNREACHABLE, "no jctd is known to this account", hint=hint)
     return url.rstrip("/"), token
+
+
+class Setting(NamedTuple):
+    """value: None where there is none, and of a token only whether there is one. origin: a variable or a file."""
+
+    name: str
+    value: str | None
+    origin: str
+
+
+def settings(environment: Mapping[str, str]) -> list[Setting]:
+    """What a call from this shell would use, and where each comes from."""
+    folder = config_dir()
+    found = []
+    saved = {"JCT_URL": (_saved_url(), "client.json"), "JCT_TOKEN": (_read(folder / "token").strip(), "token")}
+    for name in ("JCT_URL", "JCT_TOKEN", "JCT_TEAM", "JCT_CA_FILE"):
+        kept, file = saved.get(name, ("", ""))
+        value = environment.get(name) or kept or None
+        origin = "environment" if environment.get(name) else str(folder / file) if kept else "not set"
+        found.append(Setting(name, "set" if value and name == "JCT_TOKEN" else value, origin))
+    return found
 
 
 def save(url: str, token: str | None) -> None:

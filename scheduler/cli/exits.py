@@ -5,6 +5,7 @@ from typing import Any
 from scheduler.core.errors import Code
 
 OK, FAILED, BAD_USAGE, NOT_FOUND, NOT_ALLOWED, UNREACHABLE, REFUSED, TIMED_OUT = range(8)
+WHATIF_ERROR = 255
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 

@@ -57,7 +57,7 @@ def plan_facts(seen: dict[str, Any], now: str) -> Facts:
     """Titles and values."""
     places = ", ".join(f"{count} on {node}" for node, count in seen["nodes"].items())
     lines = [
-        ("Start", _range(seen["start"], now) if seen["start"] else "unknown: it starts in none of most futures"),
+        ("Start", _range(seen["start"], now) if seen["start"] else "unknown"),
         ("On", f"{sum(seen['nodes'].values())} GPUs: {places}" if places else ""),
         ("Pipeline", f"{seen['plan']} (stages × micro-batches)" if seen["plan"] else ""),
         ("End", _range(seen["end"], now) if seen["end"] else f"unknown: {seen['unknown']}"),
@@ -75,7 +75,7 @@ def eta_facts(seen: dict[str, Any]) -> Facts:
         lines.append(("Ended", local_time(seen["ended"])))
     else:
         lines += [
-            ("Start", _range(seen["start"], now) if seen["start"] else None),
+            (_start_title(seen["state"]), _range(seen["start"], now) if seen["start"] else None),
             ("End", _range(seen["end"], now) if seen["end"] else f"unknown: {seen['unknown']}"),
             ("Confidence", _confidence(seen, now)),
             ("Foreseen", parts(seen["parts"]) if seen["parts"] else None),
@@ -93,6 +93,11 @@ def _range(range_: dict[str, str], now: str) -> str:
         f"in {short_duration(early)} to {short_duration(late)}, likely {short_duration(likely)} "
         f"({local_time(range_['likely'])})"
     )
+
+
+def _start_title(state: str) -> str:
+    """A job that runs starts once more where it is preempted in most futures."""
+    return "Start" if state in ("PENDING", "HELD", "REQUEUED") else "Starts again"
 
 
 def _confidence(seen: dict[str, Any], now: str) -> str | None:

@@ -57,6 +57,8 @@ COMMANDS: dict[str, Entry] = {
     "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
     "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
     "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
+    "login": ("login", "login", "Keep a URL and a token for the next calls."),
+    "config": ("login", "show_config", "Show this shell's settings, and where each comes from."),
     "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
     "doctor": ("doctor", "doctor", "Check this machine: GPUs, clock, ports, disk, keys, packages."),
     "completion": ("completion", "completion", "Print a script that makes a shell complete jct's words."),
@@ -91,7 +93,8 @@ def _dispatch(arguments: list[str]) -> int:
     if name in {"--help", "-h", "help"}:
         print(help_text())
         return exits.OK
-    name = "version" if name == "--version" else ALIASES.get(name, name)
+    managed = name == "queue" and arguments[1:2] and arguments[1] in ("create", "set", "rm")
+    name = "version" if name == "--version" else "queues" if managed else ALIASES.get(name, name)
     if name not in COMMANDS:
         return _unknown(name)
     try:
@@ -130,7 +133,7 @@ def _invoke(name: str, arguments: list[str]) -> int:
         return int(app(args=arguments, prog_name=f"jct {name}", standalone_mode=False) or 0)
     except usage_error as error:
         error.show()
-        return exits.BAD_USAGE
+        return exits.WHATIF_ERROR if name == "whatif" else exits.BAD_USAGE
     except typer.Abort:
         return exits.INTERRUPTED
 

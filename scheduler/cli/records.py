@@ -13,7 +13,7 @@ from scheduler.cli.output import print_json, say, visible
 from scheduler.core.errors import Code, JctError
 
 NONE = "none"
-Action = Annotated[str, typer.Argument(metavar="[ls|set|rm]", help="List, make or change, or remove.")]
+Action = Annotated[str, typer.Argument(metavar="[ls|create|set|rm]", help="List, make, make or change, or remove.")]
 Name = Annotated[str | None, typer.Argument(metavar="NAME")]
 Cap = Annotated[str | None, typer.Option(metavar="N|none", help="At most; `none` for no limit.")]
 List = Annotated[str | None, typer.Option(metavar="A,B", help="Names with commas; empty for all.")]
@@ -84,13 +84,16 @@ def _do(plural: str, word: str, action: str, name: str | None, fields: Mapping[s
     match action, name:
         case "ls", None:
             _show(client.call("GET", plural).json()["records"], json)
+        case "create", str():
+            _show([client.call("POST", plural, body={"name": name, **given}).json()], json)
         case "set", str():
             _show([_set(client, f"{plural}/{quote(name, safe='')}", plural, {"name": name, **given})], json)
         case "rm", str():
             client.call("DELETE", f"{plural}/{quote(name, safe='')}")
             say(f"{word} {visible(name)} removed")
         case _:
-            raise JctError(Code.BAD_SPEC, f"say `ls`, or `set NAME`, or `rm NAME`; not {action} {name or ''}".rstrip())
+            said = f"{action} {name or ''}".rstrip()
+            raise JctError(Code.BAD_SPEC, f"say `ls`, `create NAME`, `set NAME` or `rm NAME`; not {said}")
 
 
 def _set(client: Client, path: str, plural: str, named: dict[str, Any]) -> dict[str, Any]:

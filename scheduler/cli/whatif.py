@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from scheduler.cli.client import Client
+from scheduler.cli.exits import WHATIF_ERROR
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json, table_width
 from scheduler.cli.output import age_s, print_error, print_json, utc_now, visible
@@ -12,7 +13,7 @@ from scheduler.cli.submit import priority_of
 from scheduler.cli.table import short_duration
 from scheduler.core.errors import Code, JctError
 
-NOTHING, SOMETHING, ERROR = 0, 1, 255
+NOTHING, SOMETHING = 0, 1
 
 
 def whatif(
@@ -32,7 +33,7 @@ def whatif(
         found = Client.from_config().call("POST", "whatif", body=body).json()
     except JctError as error:
         print_error(error)
-        return ERROR
+        return WHATIF_ERROR
     if json:
         print_json(whatif=found)
     else:
@@ -60,6 +61,9 @@ def _hypothesis(
         body["drain"] = drain
     if quota:
         body["quota"] = {team: _limit(value) for team, value in (_pair(part, "--quota") for part in quota)}
+    if not body:
+        hint = "--set prio 12=90, --policy las, --add-nodes 4x8, --drain NODE or --quota TEAM=32"
+        raise JctError(Code.BAD_SPEC, "name at least one thing that would be otherwise", hint=hint)
     return body
 
 

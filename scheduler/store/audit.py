@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
 from scheduler.store.repository import Repository
 from scheduler.store.rows import clean, to_entity
-from scheduler.store.tables import AuditRow
+from scheduler.store.tables import AuditRow, table_of
 
-_AUDIT: Table = AuditRow.__table__  # type: ignore[attr-defined]
+_AUDIT = table_of(AuditRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

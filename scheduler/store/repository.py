@@ -33,13 +33,13 @@ from scheduler.store.engine import is_sqlite, parse_url, read_engine, write_engi
 from scheduler.store.guard import AdvisoryLock, Lock, lock_sqlite
 from scheduler.store.history import History
 from scheduler.store.rows import TABLES, clean, in_write_order, key_of, to_entity, to_row
-from scheduler.store.tables import KeyRow, MetaRow, RecordRow
+from scheduler.store.tables import KeyRow, MetaRow, RecordRow, table_of
 
 RECENT_JOBS = 1_000
 RECENT_KEYS = 10_000
-_META: Table = MetaRow.__table__  # type: ignore[attr-defined]
-_KEYS: Table = KeyRow.__table__  # type: ignore[attr-defined]
-_RECORDS: Table = RecordRow.__table__  # type: ignore[attr-defined]
+_META = table_of(MetaRow)
+_KEYS = table_of(KeyRow)
+_RECORDS = table_of(RecordRow)
 _T = TypeVar("_T")
 
 

@@ -7,14 +7,14 @@ broker have not got yet. Accounts, records, profiles and the audit log stay.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Table, exists, select
+from sqlalchemy import Connection, exists, select
 
 from scheduler.core.entities import Attempt, Estimate, Event, Generation, Job, JobState, Lease, Member
 from scheduler.store.repository import Repository
 from scheduler.store.rows import TABLES
-from scheduler.store.tables import KeyRow
+from scheduler.store.tables import KeyRow, table_of
 
-_KEYS: Table = KeyRow.__table__  # type: ignore[attr-defined]
+_KEYS = table_of(KeyRow)
 _EVENTS = TABLES[Event]
 _CHILDREN_FIRST = (TABLES[Estimate], TABLES[Lease], TABLES[Member], TABLES[Generation], TABLES[Attempt], _KEYS, _EVENTS)
 

@@ -26,20 +26,20 @@ from scheduler.store import tables
 
 _T = TypeVar("_T")
 
-_RECORDS: Table = tables.RecordRow.__table__  # type: ignore[attr-defined]
+_RECORDS = tables.table_of(tables.RecordRow)
 TABLES: dict[type, Table] = {
-    Node: tables.NodeRow.__table__,  # type: ignore[attr-defined]
-    Device: tables.DeviceRow.__table__,  # type: ignore[attr-defined]
-    Job: tables.JobRow.__table__,  # type: ignore[attr-defined]
-    Attempt: tables.AttemptRow.__table__,  # type: ignore[attr-defined]
-    Generation: tables.GenerationRow.__table__,  # type: ignore[attr-defined]
-    Member: tables.MemberRow.__table__,  # type: ignore[attr-defined]
-    Lease: tables.LeaseRow.__table__,  # type: ignore[attr-defined]
-    ProfileRecord: tables.ProfileRow.__table__,  # type: ignore[attr-defined]
-    Account: tables.AccountRow.__table__,  # type: ignore[attr-defined]
-    Estimate: tables.EstimateRow.__table__,  # type: ignore[attr-defined]
+    Node: tables.table_of(tables.NodeRow),
+    Device: tables.table_of(tables.DeviceRow),
+    Job: tables.table_of(tables.JobRow),
+    Attempt: tables.table_of(tables.AttemptRow),
+    Generation: tables.table_of(tables.GenerationRow),
+    Member: tables.table_of(tables.MemberRow),
+    Lease: tables.table_of(tables.LeaseRow),
+    ProfileRecord: tables.table_of(tables.ProfileRow),
+    Account: tables.table_of(tables.AccountRow),
+    Estimate: tables.table_of(tables.EstimateRow),
     **dict.fromkeys(RECORDS.values(), _RECORDS),
-    Event: tables.EventRow.__table__,  # type: ignore[attr-defined]
+    Event: tables.table_of(tables.EventRow),
 }
 """In the order in which rows are written: what is referred to comes first."""
 

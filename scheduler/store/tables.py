@@ -6,6 +6,7 @@ nodes are not referenced by key, since history outlives them. Constraints are na
 
 from typing import Any
 
+import sqlalchemy
 from sqlalchemy import JSON, BigInteger, Column, ForeignKeyConstraint, Index, Integer, MetaData, text
 from sqlmodel import Field, SQLModel
 
@@ -21,6 +22,12 @@ class Table(SQLModel):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def table_of(row: type[Table]) -> sqlalchemy.Table:
+    """What statements name: SQLModel adds it to the class, unseen by type checkers."""
+    found: sqlalchemy.Table = row.__table__  # type: ignore[attr-defined]
+    return found
 
 
 def _json() -> Any:

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
 from scheduler.core.errors import Code, JctError
 from scheduler.store.repository import Repository
 from scheduler.store.rows import to_entity
-from scheduler.store.tables import TokenRow
+from scheduler.store.tables import TokenRow, table_of
 
 PREFIX = "jct_"
 SECRET_BYTES = 32
-_TOKENS: Table = TokenRow.__table__  # type: ignore[attr-defined]
+_TOKENS = table_of(TokenRow)
 
 
 class Role(StrEnum):

@@ -9,19 +9,19 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Table, select
+from sqlalchemy import select
 
 from scheduler.core.errors import Code, JctError
 from scheduler.store.repository import Repository
 from scheduler.store.rows import clean, to_entity
-from scheduler.store.tables import WebhookRow
+from scheduler.store.tables import WebhookRow, table_of
 from scheduler.store.vault import Vault
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
 MAX_WEBHOOKS = 200
 GROUPS = ("job", "node", "daemon")
-_WEBHOOKS: Table = WebhookRow.__table__  # type: ignore[attr-defined]
+_WEBHOOKS = table_of(WebhookRow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,7 @@ def _doubles(cluster: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _thread(work: object) -> Iterator[None]:
-    thread = threading.Thread(target=work)  # type: ignore[arg-type]
+    thread = threading.Thread(target=work)
     thread.start()
     try:
         yield

@@ -7,7 +7,7 @@ import signal
 from cluster import Cluster
 
 
-def test_a_node_that_refuses(cluster: Cluster) -> None:
+def test_b13_b39_a_node_that_refuses_ends_the_whole_start_and_is_named(cluster: Cluster) -> None:
     cluster.begin(good="cpu:1", bad="cpu:1")
     attempts = cluster.state / "agents" / "bad" / "attempts"
     shutil.rmtree(attempts)
@@ -25,7 +25,7 @@ def test_a_node_that_refuses(cluster: Cluster) -> None:
     assert cluster.until_state(alone, "COMPLETED")["nodes"] in ([], ["good"], ["bad"])
 
 
-def test_a_rank_that_is_stopped_ends_the_attempt_and_the_job_goes_on(cluster: Cluster) -> None:
+def test_b21_a_rank_that_is_stopped_ends_the_attempt_and_the_job_goes_on(cluster: Cluster) -> None:
     """SIGSTOP: nobody sees a closed socket, only the shim sees the state (FAULTS B21)."""
     cluster.begin(one="cpu:2")
     job = cluster.submit(gpus=2, arguments={"steps": 150, "pace_s": 0.02}, checkpoint=True)

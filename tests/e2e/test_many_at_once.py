@@ -11,7 +11,7 @@ KEYS = 40
 TIMES = 5
 
 
-def test_repeated_submissions_in_parallel_make_one_job_a_key(cluster: Cluster) -> None:
+def test_b47_repeated_submissions_in_parallel_make_one_job_a_key(cluster: Cluster) -> None:
     cluster.begin()
 
     def submit(number: int) -> tuple[int, int]:

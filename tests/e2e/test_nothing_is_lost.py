@@ -29,7 +29,7 @@ def test_kill_of_the_daemon_changes_nothing_and_stops_no_worker(cluster: Cluster
     assert cluster.job(held)["state"] == "HELD"
 
 
-def test_a_job_that_ends_while_the_daemon_is_down_is_found_completed(cluster: Cluster) -> None:
+def test_b42_a_job_that_ends_while_the_daemon_is_down_is_found_completed(cluster: Cluster) -> None:
     cluster.begin(one="cpu:1")
     job = cluster.submit(arguments={"steps": 40}, gpus=1, checkpoint=True)
     cluster.until_step(job, 2)
@@ -41,7 +41,7 @@ def test_a_job_that_ends_while_the_daemon_is_down_is_found_completed(cluster: Cl
     assert len([a for a in ended["attempts"] if a["kind"] == "train"]) == 1
 
 
-def test_kill_of_an_agent_leaves_its_ranks_and_the_next_one_adopts_them(cluster: Cluster) -> None:
+def test_b20_kill_of_an_agent_leaves_its_ranks_and_the_next_one_adopts_them(cluster: Cluster) -> None:
     cluster.begin(one="cpu:2")
     job = cluster.submit(arguments=LONG, gpus=2, checkpoint=True)
     before = cluster.until_step(job, 3)
@@ -77,7 +77,7 @@ def test_a_rank_that_ends_while_the_agent_is_down_is_reported_by_the_next_agent(
     assert cluster.until_state(job, "COMPLETED")["exit_code"] == 0
 
 
-def test_kill_of_a_rank_ends_the_attempt_and_the_job_resumes_from_its_checkpoint(cluster: Cluster) -> None:
+def test_b21_kill_of_a_rank_ends_the_attempt_and_the_job_resumes_from_its_checkpoint(cluster: Cluster) -> None:
     cluster.begin(one="cpu:2")
     job = cluster.submit(arguments={"steps": 120}, gpus=2, checkpoint=True)
     saved = cluster.until(job, lambda seen: bool(seen["checkpoint_step"]), "a checkpoint")

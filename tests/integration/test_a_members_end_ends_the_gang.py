@@ -57,7 +57,7 @@ def test_a_member_that_closes_its_line_to_the_shim_ends_as_the_users_fault(site:
     assert launched.reports[0].message
 
 
-def test_grace_zero_is_the_end_at_once(site: Site) -> None:
+def test_b29_grace_zero_is_the_end_at_once(site: Site) -> None:
     launched = site.launch(plan(TWO), site.spec(entrypoint="awkward:slow"))
     launched.wait(training)
     launched.stop(grace_s=0, why="cancelled by ann")
@@ -68,7 +68,7 @@ def test_grace_zero_is_the_end_at_once(site: Site) -> None:
     assert Cause.KILLED in {report.cause for report in launched.reports.values()}
 
 
-def test_a_grace_that_is_over_ends_what_does_not_end(site: Site) -> None:
+def test_b29_a_grace_that_is_over_ends_what_does_not_end(site: Site) -> None:
     launched = site.launch(plan(TWO), site.spec(entrypoint="awkward:slow"))
     launched.wait(training)
     pids = member_pids(launched)
@@ -79,7 +79,7 @@ def test_a_grace_that_is_over_ends_what_does_not_end(site: Site) -> None:
     assert "grace" in launched.reports[1].message
 
 
-def test_no_descendant_survives(site: Site) -> None:
+def test_b18_no_descendant_survives(site: Site) -> None:
     launched = site.launch(plan(TWO), site.spec(entrypoint="awkward:leaves_strays"))
     launched.wait()
     strays = [int(pid) for pid in (launched.folder / "strays").read_text().split()]

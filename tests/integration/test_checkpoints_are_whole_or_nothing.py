@@ -65,7 +65,7 @@ def layer_files(site: Site, step: int) -> list[Path]:
     ],
     ids=["flipped byte", "truncated file", "missing file", "flipped manifest", "truncated manifest"],
 )
-def test_the_newest_good_one_is_taken_and_the_loss_is_told(
+def test_b25_the_newest_good_one_is_taken_and_the_loss_is_told(
     site: Site, trained: Launched, damage: Callable[[Site, int], None]
 ) -> None:
     damage(site, 60)
@@ -77,7 +77,7 @@ def test_the_newest_good_one_is_taken_and_the_loss_is_told(
     assert finish(site, arguments={"steps": 60}).pilot.message == "", "the repaired checkpoint is good again"
 
 
-def test_none_good_is_never_a_silent_start_from_zero(site: Site, trained: Launched) -> None:
+def test_b25_none_good_is_never_a_silent_start_from_zero(site: Site, trained: Launched) -> None:
     for step in steps(site):
         flip(layer_files(site, step)[1])
     again = finish(site, arguments={"steps": 60})
@@ -150,7 +150,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_costs_neither_the_job_nor_the_older_checkpoint(site: Site, small_disk: Path) -> None:
+def test_b26_a_full_disk_costs_neither_the_job_nor_the_older_checkpoint(site: Site, small_disk: Path) -> None:
     directory = small_disk / "checkpoints"
     launched = site.launch(plan(TWO), site.spec(arguments={"steps": 10**6, "width": 64}, directory=directory, keep=5))
     launched.wait(lambda it: len(it.reports) == 2 and (it.pilot.step or 0) >= 3)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from rest_client import Client
 from small_server import serving
-from test_rest import Client
 
 from scheduler.cli import doctor
 from scheduler.cli.completion import SCRIPTS, words

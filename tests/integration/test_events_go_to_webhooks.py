@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 from receiver import PATIENCE_S, Receiver
+from rest_client import Client, problem
 from small_cluster import SmallCluster
-from test_rest import Client, problem
 
 from scheduler.core.events import Remark, Write
 from scheduler.core.records import Team
@@ -44,16 +44,6 @@ def cluster(tmp_path, monkeypatch):
     small = SmallCluster(tmp_path)
     yield small
     small.close()
-
-
-@pytest.fixture
-def as_(cluster):
-    return lambda user, team="nlp", role=Role.USER: Client(cluster, cluster.token(user, team, role))
-
-
-@pytest.fixture
-def admin(as_):
-    return as_("root", "ops", Role.ADMIN)
 
 
 def hook(client: Client, receiver: Receiver, **fields: object) -> dict:

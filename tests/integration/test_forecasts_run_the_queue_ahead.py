@@ -17,13 +17,6 @@ from scheduler.forecast.process import ForecastProcess, Foresee, NotForeseen, Wo
 from scheduler.protocol.spec import CheckpointSpec, JobSpec
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    small = SmallCluster(tmp_path)
-    yield small
-    small.close()
-
-
 def submit(cluster: SmallCluster, name: str = "job", **fields) -> int:
     fields = {"entrypoint": "m:f", "total_steps": 300, "min_devices": 4, "max_devices": 4, **fields}
     checkpoint = CheckpointSpec(dir=f"/checkpoints/{name}")

@@ -1,31 +1,14 @@
 """Why, when, and what if, over REST: true reasons with numbers, ranges that hold, acts that are only tried."""
 
 import pytest
-from small_cluster import SmallCluster
-from test_rest import JOB, Client, problem
+from rest_client import JOB, Client, problem
 
+from policies.model.decision import Wait
 from scheduler.api.whys import UNBLOCK
+from scheduler.core.binding import Binder
 from scheduler.core.settings import US
-from scheduler.store.tokens import Role
 
 WHOLE = {**JOB, "gpus": {"min": 4, "max": 4}, "work": {"total": "400 steps"}}
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    small = SmallCluster(tmp_path)
-    yield small
-    small.close()
-
-
-@pytest.fixture
-def as_(cluster):
-    return lambda user, team="nlp", role=Role.USER: Client(cluster, cluster.token(user, team, role))
-
-
-@pytest.fixture
-def admin(as_):
-    return as_("root", "nlp", Role.ADMIN)
 
 
 def submit(client: Client, name: str = "gpt", **fields) -> int:
@@ -57,7 +40,7 @@ def test_why_names_the_reason_its_numbers_what_would_help_and_since_when(cluster
     assert admin.get(f"/v1/jobs/{first}/why")["code"] == "Running"
 
 
-def test_what_is_drained_reserved_or_away_is_the_reason_where_it_would_be_enough(cluster, admin):
+def test_b43_what_is_drained_reserved_or_away_is_the_reason_where_it_would_be_enough(cluster, admin):
     assert admin("POST", "/v1/nodes/n0/drain", json={"reason": "fan"}).status_code == 200
     id = submit(admin)
     cluster.advance(1.0)
@@ -76,7 +59,7 @@ def test_what_is_drained_reserved_or_away_is_the_reason_where_it_would_be_enough
     assert code(admin, id) in ("Probing", "Starting", "Running")
 
 
-def test_a_node_that_does_not_answer_is_the_reason(cluster, admin):
+def test_b43_a_node_that_does_not_answer_is_the_reason(cluster, admin):
     away = cluster._agents.pop()
     cluster.advance(61.0, 1.0)
     id = submit(admin)
@@ -85,7 +68,7 @@ def test_a_node_that_does_not_answer_is_the_reason(cluster, admin):
     assert (found["code"], away.node in found["text"]) == ("NodeDown", True)
 
 
-def test_work_without_a_checkpoint_is_what_an_urgent_job_waits_for(cluster, admin):
+def test_b43_work_without_a_checkpoint_is_what_an_urgent_job_waits_for(cluster, admin):
     low = submit(admin, min_runtime="1h")
     cluster.advance(8.0)
     urgent = submit(admin, "urgent", priority=90)
@@ -95,7 +78,7 @@ def test_work_without_a_checkpoint_is_what_an_urgent_job_waits_for(cluster, admi
     assert f"job {low} of lower priority has 4" in found["text"]
 
 
-def test_caps_holds_begin_times_and_parents_are_named(cluster, admin):
+def test_b43_caps_holds_begin_times_and_parents_are_named(cluster, admin):
     admin("POST", "/v1/teams", json={"name": "nlp", "max_devices": 3})
     capped = submit(admin)
     admin("POST", "/v1/queues", json={"name": "night", "paused": True})
@@ -111,7 +94,35 @@ def test_caps_holds_begin_times_and_parents_are_named(cluster, admin):
     assert codes == ["QuotaTeam", "QueuePaused", "BeginTime", "Held", "Dependency", "NoSuchGPUType"]
 
 
-def test_every_published_reason_has_a_way_out():
+def test_b43_caps_of_users_and_of_queues_are_named(cluster, admin, as_):
+    for kind, name in (("users", "eva"), ("queues", "day")):
+        assert admin("POST", f"/v1/{kind}", json={"name": name, "max_devices": 3}).status_code == 201
+    own, queued = submit(as_("eva")), submit(admin, "queued", queue="day")
+    cluster.advance(1.0)
+    assert [code(admin, id) for id in (own, queued)] == ["QuotaUser", "QuotaQueue"]
+
+
+def test_b43_who_has_been_promised_devices_waits_for_their_holders(cluster, admin):
+    low = submit(admin, work={"total": "100000 steps"})
+    cluster.advance(8.0)
+    assert admin("POST", f"/v1/jobs/{low}/checkpoint").status_code == 200
+    cluster.advance(8.0)
+    urgent = submit(admin, "urgent", priority=90)
+    seen = set()
+    while admin.get(f"/v1/jobs/{urgent}")["state"] != "RUNNING":
+        cluster.advance(0.25)
+        seen.add(code(admin, urgent))
+    assert "WaitingForPreemption" in seen
+    assert seen <= {"Pending", "WaitingForPreemption", "CheckpointMissing", "Probing", "Starting", "Running"}
+
+
+def test_b43_where_enough_is_free_but_no_plan_fits_there_it_is_the_topology(cluster, admin):
+    id = submit(admin)
+    found = Binder(cluster.state, cluster.now_us()).binding(Wait(id, "Priority", "kept for others"))
+    assert (found.code, found.text.startswith("4 device(s) are free")) == ("Topology", True)
+
+
+def test_b43_every_published_reason_has_a_way_out():
     published = """
         Resources Priority QuotaTeam QuotaUser MaxRunning Dependency DependencyFailed BeginTime Held Reservation
         NodeDown NoSuchGPUType TooLarge GangPartial Topology Backoff Interference CheckpointMissing
@@ -190,6 +201,16 @@ def test_nobody_knows_is_said_with_its_cause(cluster, admin):
     seen = admin.get(f"/v1/jobs/{id}/eta")
     assert seen["end"] is None
     assert seen["unknown"] == "nothing tells yet how much work it has, or how fast it is"
+
+
+def test_a_job_that_is_too_large_is_told_so_and_not_that_nobody_knows_its_work(cluster, admin):
+    id = submit(admin, gpus={"min": 99, "max": 99})
+    cluster.advance(1.0)
+    seen = admin.get(f"/v1/jobs/{id}/eta")
+    assert (seen["start"], seen["end"]) == (None, None)
+    assert seen["unknown"] == (
+        "it cannot start in this cluster as it is. It needs at least 99 devices of one kind; the cluster has 4."
+    )
 
 
 def test_another_teams_future_is_none_of_yours(cluster, admin, as_):

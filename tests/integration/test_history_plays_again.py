@@ -4,13 +4,12 @@ import csv
 import json
 
 import pytest
-from test_jct_commands import cluster, jct, job_file  # noqa: F401
 
 from scheduler.store.tokens import Role
 
 
 @pytest.fixture
-def played(jct, cluster, job_file, tmp_path):  # noqa: F811
+def played(jct, living, job_file, tmp_path):
     """Two jobs that need the whole cluster one after the other, a small one, and one that is cancelled unseen."""
     path = job_file("work: {total: 80 steps}")
     small = path.read_text()
@@ -19,16 +18,16 @@ def played(jct, cluster, job_file, tmp_path):  # noqa: F811
     for text in (whole, whole, small):
         path.write_text(text)
         ids.append(int(jct("submit", "-q", path)[1]))
-    cluster.advance(1.0)
+    living.advance(1.0)
     path.write_text(small)
     cancelled = jct("submit", "-q", "--begin", "now+2h", path)[1].strip()
     jct("cancel", cancelled)
-    while any(cluster.state.jobs[id].ended_us is None for id in ids):
-        cluster.advance(1.0, 0.25)
+    while any(living.state.jobs[id].ended_us is None for id in ids):
+        living.advance(1.0, 0.25)
     return ids
 
 
-def test_every_ended_job_is_one_row_with_parts_that_sum(jct, cluster, played, tmp_path):  # noqa: F811
+def test_every_ended_job_is_one_row_with_parts_that_sum(jct, living, played, tmp_path):
     file = tmp_path / "history.jsonl"
     code, out, err = jct("history", "--export", file)
     assert (code, out) == (0, "")
@@ -46,7 +45,7 @@ def test_every_ended_job_is_one_row_with_parts_that_sum(jct, cluster, played, tm
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "history.csv"])
-def test_the_simulator_plays_it_again(jct, cluster, played, tmp_path, name):  # noqa: F811
+def test_the_simulator_plays_it_again(jct, living, played, tmp_path, name):
     file = tmp_path / name
     jct("history", "--export", file)
     call = ("simulate", file, "--nodes", "2x2", "--policy", "fifo", "--round", "1", "--json")
@@ -59,28 +58,28 @@ def test_the_simulator_plays_it_again(jct, cluster, played, tmp_path, name):  # 
         assert again["jcts_s"][f"gpt-{id}"] == pytest.approx(rows[id]["jct_s"], rel=0.15)
 
 
-def test_the_csv_has_flat_columns(jct, played, tmp_path):  # noqa: F811
+def test_the_csv_has_flat_columns(jct, played, tmp_path):
     jct("history", "--export", tmp_path / "history.csv")
     with (tmp_path / "history.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {"job", "name", "team", "submitted", "ended", "jct_s", "gpu_s", "foreseen_likely", "runs"} <= set(rows[0])
 
 
-def test_the_table_is_newest_first(jct, played):  # noqa: F811
+def test_the_table_is_newest_first(jct, played):
     lines = jct("history", "--limit", "2", "-w", "80")[1].splitlines()
     assert lines[0].split()[:3] == ["ID", "TEAM", "RESULT"]
     assert [line.split()[0] for line in lines[1:]] == [str(played[-1] + 1), str(played[-1])]
     assert max(map(len, lines)) <= 80
 
 
-def test_pages_hold_each_job_once_and_teams_see_their_own(jct, cluster, played, monkeypatch):  # noqa: F811
+def test_pages_hold_each_job_once_and_teams_see_their_own(jct, living, played, monkeypatch):
     monkeypatch.setattr("scheduler.cli.history.PAGE", 1)
     assert len(json.loads(jct("history", "--json")[1])["jobs"]) == 4
-    monkeypatch.setenv("JCT_TOKEN", cluster.token("rob", "vision", Role.USER))
+    monkeypatch.setenv("JCT_TOKEN", living.token("rob", "vision", Role.USER))
     assert json.loads(jct("history", "--json")[1])["jobs"] == []
 
 
-def test_what_cannot_be_played_is_said(jct, played, tmp_path):  # noqa: F811
+def test_what_cannot_be_played_is_said(jct, played, tmp_path):
     file = tmp_path / "history.jsonl"
     jct("history", "--export", file)
     code, _, err = jct("simulate", file, "--nodes", "1x2")

@@ -33,7 +33,7 @@ def run_until(site: Site, shape, step: int, **spec) -> Launched:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-def test_stages_change_nothing_not_even_the_last_bit(site: Site, schedule: str) -> None:
+def test_b27_stages_change_nothing_not_even_the_last_bit(site: Site, schedule: str) -> None:
     arguments = {"steps": 150, "every": 50}
     alone = run(site, plan(ONE), directory=None, arguments=arguments)
     first = run_until(site, plan(ONE, schedule=schedule), 2, arguments=arguments)
@@ -45,7 +45,7 @@ def test_stages_change_nothing_not_even_the_last_bit(site: Site, schedule: str) 
     assert third.pilot.first_evaluation == alone.pilot.first_evaluation
 
 
-def test_each_sample_is_trained_on_once_over_resizes(site: Site) -> None:
+def test_b27_each_sample_is_trained_on_once_over_resizes(site: Site) -> None:
     first = run_until(site, plan(TWO), 3, arguments={"steps": 300})
     second = run(site, plan(ONE), arguments={"steps": 300})
     spans = [line["samples"] for launched in (first, second) for line in metrics(launched) if "samples" in line]

@@ -218,7 +218,7 @@ def test_other_urls_are_refused_without_the_password(url):
     assert "hunter2" not in str(caught.value)
 
 
-def test_names_build_no_topic():
+def test_b45_names_build_no_topic():
     assert job_topic("a/+#", 3) == "jctd/v1/teams/a%2F%2B%23/jobs/3/state"
 
 def test_a_blocked_database_ends_no_publisher(cluster, monkeypatch):

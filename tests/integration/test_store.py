@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -10,93 +9,41 @@ import threading
 from dataclasses import replace
 
 import pytest
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from cryptography.fernet import Fernet
+from rows import (
+    ALL,
+    ATTEMPT,
+    DEVICES,
+    EVENTS,
+    GENERATION,
+    JOB,
+    LEASES,
+    MEMBERS,
+    NODE,
+    PROFILE,
+    reopened,
+)
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from policies.ir.plan import ParallelPlan, StagePlan
-from policies.model.profile import LayerProfile, ModelProfile
 from scheduler.core.effects import Effects
 from scheduler.core.entities import (
-    Attempt,
-    AttemptKind,
     AttemptState,
-    Device,
     EndCause,
-    Event,
-    Generation,
-    GenerationState,
     Job,
     JobState,
-    Lease,
     LeaseState,
-    Member,
-    Node,
-    ProfileRecord,
     Result,
-    Wanted,
 )
 from scheduler.core.errors import Code, JctError
 from scheduler.core.records import RECORDS
-from scheduler.protocol.messages import Cause
-from scheduler.protocol.spec import CheckpointSpec, JobSpec
-from scheduler.store import migrate, repository
+from scheduler.store import repository
 from scheduler.store.audit import Audit, AuditEntry
-from scheduler.store.engine import parse_url, write_engine
 from scheduler.store.repository import Repository, Unavailable
 from scheduler.store.rows import TABLES
-from scheduler.store.tables import Table
 from scheduler.store.tokens import Role, Tokens
 from scheduler.store.vault import Vault
 from scheduler.store.webhooks import Webhooks
-
-SPEC = JobSpec(
-    name="дата 🚀", entrypoint="pkg.mod:build", workdir="/w", team="nlp", arguments={"x": [1, None, {"y": 0.5}]},
-    env={"A": "`id`\n"}, allowed_devices=(1, 2), checkpoint=CheckpointSpec(dir="/c"),
-)  # fmt: skip
-PLAN = ParallelPlan(
-    stages=(StagePlan(0, 3, (0,), (4,)), StagePlan(3, 5, (1,), (4,))), microbatches=4, microbatch_size=2
-)
-JOB = Job(
-    id=7, spec=SPEC, user="eva", priority=90, submitted_us=2**52 + 1, state=JobState.ACTIVE, wanted=Wanted.HOLD,
-    reason_code="Priority", reason="behind 3 jobs", spec_key="k", last_attempt=1, avoid=("n1",), total_steps=300,
-    first_validation_loss=5.25,
-)  # fmt: skip
-ATTEMPT = Attempt(
-    job=7, number=1, kind=AttemptKind.TRAIN, created_us=1, state=AttemptState.RUNNING, nonce="abc", stop_save=True,
-)  # fmt: skip
-GENERATION = Generation(job=7, attempt=1, number=1, plan=PLAN, ranks=(0, 1), state=GenerationState.ACTIVE)
-MEMBERS = [Member(job=7, attempt=1, number=n, node="n0", device=f"d{n}", cause=Cause.SIGNAL) for n in range(2)]
-LEASES = [
-    Lease(id=3 + n, device=f"d{n}", job=7, attempt=1, member=n, state=LeaseState.HELD, created_us=5) for n in range(2)
-]
-NODE = Node(id="n0", public_key="z", machine="m", address="127.0.0.1", boot="b", session="s", first_seen_us=9)
-DEVICES = [Device(id=f"d{n}", node="n0", kind="cpu", index=n, memory_bytes=2**40) for n in range(2)]
-LAYER = LayerProfile("l", 0.1, 0.2, 0.3, 1, 2, 3, atomic_with_next=True)
-PROFILE = ProfileRecord(
-    spec_key="k", device_kind="cpu", fingerprint="f", profiles=(ModelProfile("m", 2, "cpu", (LAYER,)),),
-    total_steps=None, global_batch=8,
-)  # fmt: skip
-EVENTS = [
-    Event(seq=n, time_us=n, kind="job.submitted", actor="eva", message="submitted", job=7, data={"n": [n, None]})
-    for n in range(1, 4)
-]
-ALL = [JOB, ATTEMPT, GENERATION, *MEMBERS, *LEASES, NODE, *DEVICES, PROFILE]
-
-
-@pytest.fixture
-def store(database_url):
-    opened = Repository.open(database_url)
-    yield opened
-    opened.close()
-
-
-def reopened(store: Repository, url: str) -> Repository:
-    store.close()
-    return Repository.open(url)
 
 
 def test_everything_committed_is_loaded_again_as_it_was(store, database_url):
@@ -258,117 +205,7 @@ def test_a_daemon_that_lost_its_database_to_another_cannot_commit(store):
         store.commit(Effects(rows=[JOB]))
 
 
-def test_the_schema_is_created_once_and_said(store, database_url):
-    assert "created" in store.migrated
-    again = reopened(store, database_url)
-    assert again.migrated == ""
-    again.close()
-
-
-def test_migrations_go_up_down_and_up_with_rows_in_the_tables(store, database_url):
-    store.commit(Effects(rows=list(ALL), events=EVENTS, idempotency=[("eva", "key", 7)]))
-    Tokens(store).create(name="t", user="u", team="t", role=Role.USER, now_us=1)
-    store.close()
-    engine = write_engine(parse_url(database_url))
-    with engine.begin() as connection:
-        command.downgrade(migrate.alembic_config(connection), "base")
-    assert migrate.upgrade(engine, migrate.check_version(engine))
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Table.metadata) == []
-    engine.dispose()
-
-
-def test_a_failing_migration_rolls_back_whole(database_url, monkeypatch):
-    def upgrade(config, revision):
-        config.attributes["connection"].execute(text("CREATE TABLE half (id INTEGER)"))
-        raise RuntimeError("interrupted")
-
-    monkeypatch.setattr(migrate.command, "upgrade", upgrade)
-    with pytest.raises(RuntimeError):
-        Repository.open(database_url)
-    monkeypatch.undo()
-    Repository.open(database_url).close()
-
-
-def test_a_newer_database_is_left_alone(store, database_url):
-    store.commit(Effects(rows=[JOB]))
-    with store.transaction() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    store.close()
-    with pytest.raises(JctError, match="newer jctd: its schema is 9999"):
-        Repository.open(database_url)
-
-
-def test_a_database_of_something_else_is_left_alone(database_url):
-    engine = write_engine(parse_url(database_url))
-    with engine.begin() as connection:
-        connection.execute(text("CREATE TABLE customers (id INTEGER)"))
-    engine.dispose()
-    with pytest.raises(JctError, match=r"not jctd's: it has other tables \(customers\)"):
-        Repository.open(database_url)
-
-
 # --- SQLite files ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def file(tmp_path):
-    """A database file with a job in it, closed."""
-    path = tmp_path / "jctd.db"
-    store = Repository.open(f"sqlite:///{path}")
-    store.commit(Effects(rows=list(ALL), events=[replace(EVENTS[0], seq=n, message="x" * 200) for n in range(1, 500)]))
-    store.close()
-    return path
-
-
-def refused(path, match: str) -> None:
-    before = path.read_bytes() if path.exists() else None
-    with pytest.raises(JctError, match=match):
-        Repository.open(f"sqlite:///{path}")
-    assert (path.read_bytes() if path.exists() else None) == before
-
-
-def test_a_cut_off_file_is_refused_untouched(file):
-    file.write_bytes(file.read_bytes()[:-4096])
-    refused(file, "damaged")
-
-
-def test_a_garbled_file_is_refused_untouched(file):
-    file.write_bytes(b"not a database" * 1000)
-    refused(file, "damaged")
-
-
-def test_a_lost_or_emptied_file_never_becomes_a_fresh_queue(file):
-    file.write_bytes(b"")
-    refused(file, "is empty, though jctd has used it 1 times")
-    file.unlink()
-    refused(file, "is gone")
-
-
-def test_a_missing_folder_is_told(tmp_path):
-    refused(tmp_path / "nowhere" / "jctd.db", "must exist and be writable")
-
-
-@pytest.fixture
-def read_only_disk(file):
-    """The same file on a file system that is mounted read-only."""
-    folder = file.parent / "disk"
-    folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(folder)], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"mounting a tmpfs is not permitted here: {made.stderr.strip()}")
-    try:
-        for part in file.parent.glob("jctd.db*"):
-            shutil.copy(part, folder)
-        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-        yield folder / file.name
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_b04_a_database_on_a_read_only_disk_is_refused_untouched(read_only_disk):
-    refused(read_only_disk, "must exist and be writable|read-only")
 
 
 def test_the_file_is_private(file):
@@ -419,20 +256,7 @@ def test_writers_in_several_threads_lose_no_update(file):
     store.close()
 
 
-@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "mysql://x/y", "nonsense", ""])
-def test_other_databases_are_refused_with_an_example(url):
-    with pytest.raises(JctError) as caught:
-        Repository.open(url)
-    assert "sqlite:////" in str(caught.value.hint)
-
-
-def test_an_unreachable_server_is_told_without_the_password():
-    with pytest.raises(JctError, match="cannot reach") as caught:
-        Repository.open("postgresql://jctd:hunter2@127.0.0.1:1/jctd")
-    assert "hunter2" not in str(caught.value)
-
-
-# --- tokens and audit -----------------------------------------------------------------------------------------
+# --- tokens, audit, webhooks ----------------------------------------------------------------------------------
 
 
 def test_tokens_are_found_until_they_expire_or_are_revoked_and_survive_restarts(store, database_url):

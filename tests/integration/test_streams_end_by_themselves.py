@@ -6,9 +6,9 @@ import json
 
 import httpx
 import pytest
+from rest_client import JOB, Client
 from small_cluster import SmallCluster
 from small_server import serving
-from test_rest import JOB, Client
 
 from scheduler.api import streams
 from scheduler.store.ring import EventRing
@@ -23,11 +23,6 @@ def cluster(tmp_path, monkeypatch):
     small = SmallCluster(tmp_path)
     yield small
     small.close()
-
-
-@pytest.fixture
-def admin(cluster):
-    return Client(cluster, cluster.token())
 
 
 def lines(text: str) -> list[dict]:
@@ -53,7 +48,7 @@ def test_a_jobs_stream_tells_its_story_and_ends_with_it(admin, cluster):
     assert lines(admin("GET", f"/v1/jobs/{id}/events", SSE).text) == told
 
 
-def test_a_logs_stream_is_byte_for_byte_and_ends(admin, cluster):
+def test_b41_a_logs_stream_is_byte_for_byte_and_ends(admin, cluster):
     id = admin.submit(gpus=1, work={"total": "5 steps"})
     cluster.advance(20)
     attempt = admin.get(f"/v1/jobs/{id}")["attempt"]
@@ -118,7 +113,7 @@ def test_streams_hold_no_database_session_and_another_teams_events_are_not_in_th
             stream.__exit__(None, None, None)
 
 
-def test_metrics_count_and_name_no_job(admin, cluster):
+def test_b65_metrics_count_and_name_no_job(admin, cluster):
     admin("POST", "/v1/teams", json={"name": "nlp", "max_devices": 2})
     id = admin.submit(name="very-secret-name", gpus=2, work={"total": "100000 steps"}, checkpoint={"dir": "/c/1"})
     cluster.advance(10)

@@ -1,28 +1,9 @@
 """Who may do what over REST, and that a cap, a role or a team's wall holds on every route."""
 
 import pytest
-from small_cluster import SmallCluster
-from test_rest import JOB, Client, problem
+from rest_client import JOB, Client, problem
 
 from scheduler.store.tokens import Role
-
-
-@pytest.fixture
-def cluster(tmp_path):
-    small = SmallCluster(tmp_path)
-    yield small
-    small.close()
-
-
-@pytest.fixture
-def as_(cluster):
-    """A client with a role in a team."""
-    return lambda user, team="nlp", role=Role.USER: Client(cluster, cluster.token(user, team, role))
-
-
-@pytest.fixture
-def admin(as_):
-    return as_("root", "ops", Role.ADMIN)
 
 
 def audit(admin, **fields) -> list[dict]:

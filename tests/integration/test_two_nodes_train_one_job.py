@@ -106,7 +106,7 @@ def local_addresses(pid: int) -> set[str]:
     return {socket.inet_ntoa(struct.pack("<I", int(text, 16))) for text in found}
 
 
-def test_every_connection_leaves_by_the_interface_that_leads_to_the_other_node(
+def test_b24_every_connection_leaves_by_the_interface_that_leads_to_the_other_node(
     launch: Callable[..., Job], nodes: Network
 ) -> None:
     job = launch(entrypoint="awkward:slow")

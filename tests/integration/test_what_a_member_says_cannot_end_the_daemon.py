@@ -22,13 +22,6 @@ HUGE = 2**64 - 1
 PLAN = ParallelPlan((StagePlan(0, 2, (0,), (4,)), StagePlan(2, 4, (1,), (4,))), 4, 1)
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    small = SmallCluster(tmp_path)
-    yield small
-    small.close()
-
-
 def training(cluster: SmallCluster) -> Report:
     """What the pilot of a job that trains has said last."""
     id = asyncio.run(cluster.submit(parse_document(JOB), "k", "eva", None))

@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from rows import ALL, ATTEMPT, GENERATION, JOB, MEMBERS
 from small_cluster import SmallCluster
 from sqlalchemy import func, select
-from test_store import ALL, ATTEMPT, GENERATION, JOB, MEMBERS
 
 from scheduler import retention
 from scheduler.core.effects import Effects
@@ -21,13 +21,6 @@ from scheduler.store.retention import purge
 from scheduler.store.rows import TABLES
 
 DAY_US = 86_400 * US
-
-
-@pytest.fixture
-def store(database_url):
-    opened = Repository.open(database_url)
-    yield opened
-    opened.close()
 
 
 def ended(store: Repository, id: int, at_us: int, events: tuple[int, ...]) -> None:

@@ -94,7 +94,7 @@ class Wire:
         def send(group: Group, tensor: torch.Tensor, peer: int, tag: int) -> Any:
             return wire.send(group, tensor, peer, tag)
 
-        Group.send = send  # type: ignore[method-assign]
+        Group.send = send
 
     def send(self, group: Group, tensor: torch.Tensor, peer: int, tag: int) -> Any:
         if group._group is None or Device.weather is None:

@@ -136,7 +136,7 @@ class LiveAgent(SimulatedAgent):
         return gang.report(key[2], now_s)
 
     def _act(self, action: object, now_s: float) -> None:
-        SimulatedAgent._act(self, action, now_s)  # type: ignore[arg-type]
+        SimulatedAgent._act(self, action, now_s)
         if isinstance(action, SpawnMember) and action.target.plan is not None:
             target = action.target
             gang = self.gangs.setdefault(target.key[:2], Gang(target))

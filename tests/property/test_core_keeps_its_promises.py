@@ -116,7 +116,7 @@ class CoreMachine(RuleBasedStateMachine):
 
     def _ask(self, make: object) -> object:
         self.requests += 1
-        self._step(make(self.requests))  # type: ignore[operator]
+        self._step(make(self.requests))
         return self.answers[self.requests]
 
     def _pass(self) -> None:
@@ -168,8 +168,8 @@ class CoreMachine(RuleBasedStateMachine):
             preemptible=preemptible,
         )
         reply = self._ask(lambda n: Submit(request=n, spec=spec, spec_key="k", user="u"))
-        assert reply.job in self.state.jobs  # type: ignore[attr-defined]
-        return reply.job  # type: ignore[attr-defined, no-any-return]
+        assert reply.job in self.state.jobs
+        return reply.job
 
     @rule(job=consumes(jobs))
     def cancel(self, job: int) -> None:
@@ -362,13 +362,13 @@ def _key(entity: object) -> tuple[object, ...]:
             return ("ProfileRecord", spec_key, kind)
         case Account(team=team, user=user):
             return ("Account", team, user)
-    return (entity.kind, entity.name)  # type: ignore[attr-defined]
+    return (entity.kind, entity.name)
 
 
 def _restore(state: State, entity: object) -> None:
     if isinstance(entity, Lease) and entity.state is LeaseState.CLOSED:
         return
-    state.put(entity, Effects())  # type: ignore[arg-type]
+    state.put(entity, Effects())
 
 
 class Restless:

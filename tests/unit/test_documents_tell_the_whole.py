@@ -34,3 +34,10 @@ def test_every_test_that_the_documents_name_is_there():
     assert [path for path in re.findall(r"`(tests/[a-z0-9_/]+\.py)`", text) if not (root / path).exists()] == []
     there = {name for file in root.glob("tests/*/*.py") for name in re.findall(r"def (test_\w+)", file.read_text())}
     assert [name for name in re.findall(r"`(test_\w+)`", text) if name not in there] == []
+
+
+def test_every_fault_has_a_test_with_its_number_or_a_line_that_says_what_is_not_tried():
+    rows = re.findall(r"^\| B(\d+) [^|]*\| (.*) \|$", (DOCS / "faults.md").read_text(), re.MULTILINE)
+    there = "\n".join(str(file.name) + file.read_text() for file in DOCS.parent.glob("tests/*/*.py"))
+    named = {number for run in re.findall(r"test_((?:b\d\d_)+)", there) for number in re.findall(r"\d\d", run)}
+    assert [number for number, text in rows if number not in named and "not tried" not in text] == []

@@ -33,7 +33,7 @@ def provider(nvml: Standin) -> Nvml:
     return Nvml()
 
 
-def test_gpus_are_known_by_uuid_and_bus_whatever_their_order(nvml, provider):
+def test_b16_gpus_are_known_by_uuid_and_bus_whatever_their_order(nvml, provider):
     first = provider.find().devices
     assert [info.id for info in first] == ["GPU-a", "GPU-b"]
     assert all(info.healthy and info.memory_bytes == 2**37 and info.kind == "H200" for info in first)

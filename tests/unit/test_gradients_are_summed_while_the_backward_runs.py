@@ -63,7 +63,7 @@ def made(unused: bool) -> list[Layer]:
 def backward(layers: list[Layer], group: Doubling) -> Reduction:
     for layer in layers:
         layer.module.look = lambda: len(group.begun)
-    summing = Reduction(group, layers)  # type: ignore[arg-type]
+    summing = Reduction(group, layers)
     value = torch.ones(2, WIDTH)
     for layer in layers:
         value = layer.module(value)

@@ -210,14 +210,14 @@ def test_a_command_is_an_argument_list():
 
 
 @pytest.mark.parametrize("name", ["дата 🚀", "a b", "../../x", "-x", "$(touch pwned)", "12", "‏abc", "x" * 200])
-def test_names_are_kept_literally(name):
+def test_b45_names_are_kept_literally(name):
     assert spec(name=name, team=name).name == name
 
 
 @pytest.mark.parametrize(
     "name", ["", " ", "a\nb", "\x1b[2J", "a\0b", "x" * 201, "\ud800", "a\u202eb", "\u200b", "a\u2028b"]
 )
-def test_other_names_are_refused_with_the_rule(name):
+def test_b45_other_names_are_refused_with_the_rule(name):
     assert "1 to 200 characters" in problems(name=name)["name"].message
 
 

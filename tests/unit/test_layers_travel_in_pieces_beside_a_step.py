@@ -21,7 +21,7 @@ def parcel(count: int, peer: int = 1) -> Any:
 
 @given(sends=st.lists(st.integers(0, 50), max_size=3), receives=st.lists(st.integers(0, 50), max_size=3))
 def test_every_piece_goes_once_and_the_step_stays_as_it_is(sends: list[int], receives: list[int]) -> None:
-    carrier = Carrier(None, [parcel(n) for n in sends], [parcel(n) for n in receives])  # type: ignore[arg-type]
+    carrier = Carrier(None, [parcel(n) for n in sends], [parcel(n) for n in receives])
     step = lower(one_f_one_b(2, 8))[0]
     program = carrier.program(step)
     layers = (Op.SEND_LAYER, Op.RECV_LAYER)
@@ -32,7 +32,7 @@ def test_every_piece_goes_once_and_the_step_stays_as_it_is(sends: list[int], rec
 
 
 def test_pieces_are_spread_over_the_step_and_never_stand_between_a_result_and_its_message() -> None:
-    program = Carrier(None, [parcel(16)], []).program(lower(one_f_one_b(2, 8))[0])  # type: ignore[arg-type]
+    program = Carrier(None, [parcel(16)], []).program(lower(one_f_one_b(2, 8))[0])
     actions = [i for i, one in enumerate(program) if one.op in COMPUTING]
     assert all(program[i - 1].op is Op.SEND_LAYER for i in actions)
     assert all(program[i - 1].op in COMPUTING for i, one in enumerate(program) if one.op is Op.SEND_FORWARD)

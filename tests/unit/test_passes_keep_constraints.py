@@ -30,7 +30,7 @@ HOUR_US = 3_600_000_000
 
 def nodes(count: int = 2, each: int = 4, **more: object) -> tuple[DeviceView, ...]:
     return tuple(
-        DeviceView(f"n{n}d{d}", f"n{n}", "cpu", None, **more)  # type: ignore[arg-type]
+        DeviceView(f"n{n}d{d}", f"n{n}", "cpu", None, **more)
         for n in range(count) for d in range(each)
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ def running(
 ) -> tuple[JobView, tuple[DeviceView, ...]]:
     plan = build_menu(view.menu, (DeviceKind("cpu"),)).of("cpu")[len(held)].plan
     facts = {"state": JobState.RUNNING, "devices": held, "plan": plan, "preemptible": True, **more}
-    view = replace(view, **facts)  # type: ignore[arg-type]
+    view = replace(view, **facts)
     return view, tuple(replace(d, holder=view.id) if d.id in held else d for d in devices)
 
 

@@ -36,7 +36,7 @@ def even(layers: int, forward_s: float = 1.0, size: int = 1, overhead_s: float =
 
 
 def request(profiles: tuple[ModelProfile, ...], gpus: int, batch: int, **more: object) -> MenuRequest:
-    return replace(MenuRequest(profiles, batch, gpus, gpus), **more)  # type: ignore[arg-type]
+    return replace(MenuRequest(profiles, batch, gpus, gpus), **more)
 
 
 def of_plan(layers: int, stages: int, count: int) -> float:
@@ -86,12 +86,17 @@ def test_the_schedule_follows_the_price_of_transfers(ratio: float, winner: str) 
     assert best.plan.schedule == winner
 
 
-def test_interleaving_loses_on_slow_links() -> None:
+def test_interleaving_wins_where_transfers_are_quick_and_loses_where_they_are_slow_with_one_crossover() -> None:
+    """Twice the stages have half the bubble and twice the transfers (JCT-07)."""
     search = Search(("1f1b", "interleaved-1f1b"))
     asked = request((even(8),), 4, 16, microbatch_size=1)
-    assert best_plans(asked, KIND, search)[4].plan.schedule == "interleaved-1f1b"
-    slow = replace(KIND, link=Link(6.0, math.inf))
-    assert best_plans(asked, slow, search)[4].plan.schedule == "1f1b"
+    latencies = (0.0, 0.1, 0.3, 1.0, 2.0, 3.0, 6.0, 10.0)
+    chosen = [
+        best_plans(asked, replace(KIND, link=Link(latency_s, math.inf)), search)[4].plan.schedule
+        for latency_s in latencies
+    ]
+    assert (chosen[0], chosen[-1]) == ("interleaved-1f1b", "1f1b")
+    assert sorted(chosen, reverse=True) == chosen
 
 
 def test_full_recompute_costs_a_third_where_the_backward_is_twice_the_forward() -> None:

@@ -40,7 +40,7 @@ def pilot(
 ) -> Pilot:
     reviser = SimpleNamespace(carries=lambda number: carries)
     part = SimpleNamespace(adapter=adapter, reviser=reviser)
-    return Pilot(  # type: ignore[arg-type]
+    return Pilot(
         control or Control(), proposed or nobody(), Progress(), 0.0, lambda: 0.0, True, part
     )
 

@@ -1,6 +1,7 @@
 """What `jct` promises where hardly any job has a size to choose: the shortest first, and no stop that does not pay."""
 
 import math
+from dataclasses import replace
 
 from policies.jct.joint import Joint
 from policies.jct.patience import PATIENCE, waiting_bound_s
@@ -46,6 +47,41 @@ def test_a_job_beyond_its_bound_comes_before_shorter_ones() -> None:
     late_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0) + 1.0
     late, brief = JobDemand("late", late_s, menu(8), 9_000.0), JobDemand("brief", 0.0, menu(8), 10.0)
     assert decided(late, brief, free=8) == {"late": 8}
+
+
+def started_late(seconds: float, waited_s: float, since_s: float, **more: object) -> JobDemand:
+    held = {"placement": {"n0": 8}, "plan": "p8"}
+    return JobDemand("old", waited_s + since_s, menu(8), seconds, 8 * since_s, 0, since_s, **held, **more)
+
+
+def test_of_jobs_beyond_their_bound_the_most_overdue_comes_first_and_of_equals_the_shortest() -> None:
+    late_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0) + 100.0
+    brief, lengthy = JobDemand("z", late_s, menu(8), 8_000.0), JobDemand("a", late_s, menu(8), 9_000.0)
+    assert decided(lengthy, brief, free=8) == {"z": 8}
+    older = replace(lengthy, age_s=late_s + 5_000.0)
+    assert decided(older, brief, free=8) == {"a": 8}
+
+
+def test_a_job_that_started_beyond_its_bound_is_not_stopped_for_one_that_is_less_overdue() -> None:
+    """They would stop one another, each with a start to pay for and a wait to begin anew."""
+    bound_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0)
+    running_late = started_late(8_100.0, bound_s + 2_000.0, 1_000.0)
+    new = JobDemand("new", bound_s + 100.0, menu(8), 9_000.0)
+    assert decided(running_late, new, free=0) == {}
+    assert decided(running_late, replace(new, age_s=bound_s + 5_000.0), free=0) == {"old": 0, "new": 8}
+    in_time = started_late(8_100.0, bound_s - 2_000.0, 1_000.0)
+    assert decided(in_time, new, free=0) == {"old": 0, "new": 8}
+
+
+def test_only_the_first_that_is_blocked_beyond_its_bound_keeps_devices_free() -> None:
+    """Each that did would leave devices idle that a more overdue one does not want."""
+    late_s = waiting_bound_s(PATIENCE, RESTART_S + 9_000.0) + 1.0
+    nodes = tuple(NodeRoom(f"n{n}", "gpu", 8, 4) for n in range(2))
+    frozen = [replace(running(f"f{n}", 600.0, 4, frozen=True), placement={f"n{n}": 4}) for n in range(2)]
+    late = [JobDemand(f"late{n}", late_s - n, menu(8), 9_000.0) for n in range(2)]
+    brief = JobDemand("brief", 0.0, menu(4), 10.0)
+    grants = Joint().allocate(Problem(0.0, nodes, (*frozen, *late, brief)), 1000)
+    assert {grant.id: sum(grant.placement.values()) for grant in grants} == {"brief": 4}
 
 
 def test_what_a_starved_job_will_have_is_kept_for_it_while_others_may_not_be_stopped() -> None:

@@ -34,7 +34,7 @@ class Control:
 
 
 def pilot(control: Control, proposed: Proposed) -> Pilot:
-    return Pilot(control, proposed, Progress(), 0.0, lambda: 0.0, True)  # type: ignore[arg-type]
+    return Pilot(control, proposed, Progress(), 0.0, lambda: 0.0, True)
 
 
 def test_layers_that_stay_among_members_are_carried_for_one_step() -> None:

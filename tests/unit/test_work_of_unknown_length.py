@@ -65,7 +65,7 @@ def test_history_is_of_the_same_name_then_of_the_team_then_of_all() -> None:
     assert len(past.like(replace(stranger, spec=_named(known.spec, "other", team="new")))) == 6
 
 
-def _named(spec, name, **more):  # type: ignore[no-untyped-def]
+def _named(spec, name, **more):
     from msgspec.structs import replace as changed
 
     return changed(spec, name=name, **more)

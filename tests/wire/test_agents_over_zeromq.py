@@ -155,7 +155,7 @@ def test_garbage_from_a_known_agent_does_no_harm(tmp_path: Path, data: bytes) ->
     run(scene, tmp_path)
 
 
-def test_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path) -> None:
+def test_b61_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path) -> None:
     async def scene(site: Site, context: zmq.asyncio.Context) -> None:
         for number in range(100):
             sock = site.agent(context, "n1")
