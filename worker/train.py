@@ -45,7 +45,7 @@ END_S = 30.0
 
 
 def main(arguments: list[str]) -> int:
-    """0 when it was trained to its end, 1 when not, 2 for a request that cannot be, 130 when interrupted before it."""
+    """0 when it was trained to its end, 1 when not, 2 for a request that cannot be, 128 + n after signal n."""
     options = parser().parse_args(arguments)
     if options.spec == "-":  # from `jct train`: if that is killed, nobody sees or ends the training any more
         processes.tell_end_of_parent(signal.SIGINT)
@@ -108,7 +108,7 @@ class _Training:
         self._cut, self._metrics = cut, metrics
         self._on_gpu = on_gpu
         self._told, self._said = 0, ""
-        self._resumed = 0
+        self._resumed = self._signal = 0
         self._measure_after: int | None = None
 
     def run(self) -> int:
@@ -129,8 +129,13 @@ class _Training:
             plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
         launched = self._launch(job, attempt, "train", plans[0])
         self._trained = launched.folder
+
+        def interrupted(number: int, _frame: object) -> None:
+            self._signal = number
+            launched.stop(grace_s=self._job.grace_s, why="interrupted")
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
+            signal.signal(number, interrupted)
         place = self._metrics or os.devnull
         with _stopped_at_an_error(launched, self._job.grace_s), open(place, "w", encoding="utf-8") as sink:
             for plan in plans[1:]:
@@ -141,6 +146,9 @@ class _Training:
             self._until(launched, sink, Launched.is_gone)
         launched.hang_up()
         good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
+        if good and self._signal and launched.pilot.cause is Cause.STOPPED:
+            print(f"jct train: {_stopped(launched.pilot, self._job.checkpoint)}", flush=True)
+            return 128 + self._signal
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
 
     def measure(self, file: Path, after: int) -> int:
@@ -245,6 +253,11 @@ def _stopped_at_an_error(launched: Launched, grace_s: float) -> Iterator[None]:
             launched.stop(grace_s=grace_s, why=f"jct train ended: {type(error).__name__}")
             launched.wait(timeout_s=grace_s + END_S)
         raise
+
+
+def _stopped(pilot: Report, checkpoint: CheckpointSpec | None) -> str:
+    where = f"; the checkpoint of step {pilot.saved} is in {checkpoint.dir}" if checkpoint and pilot.saved else ""
+    return f"interrupted after step {pilot.step or 0}{where}"
 
 
 def _resumed(step: int, total_steps: int, directory: str) -> str:

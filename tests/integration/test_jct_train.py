@@ -1,6 +1,7 @@
 """`jct train` runs a job without a daemon, changes its shape by script; `jct checkpoints` explains what it saved."""
 
 import json
+import re
 import shlex
 import shutil
 import signal
@@ -184,8 +185,11 @@ def test_interrupted_it_saves_and_leaves_nothing_running(job_file: Path, tmp_pat
         assert run.stdout is not None
         next(line for line in run.stdout if line.startswith("step 5:"))
         run.send_signal(number)
-        run.stdout.read()
-    assert run.returncode == 1
+        *_, last = run.stdout
+    assert run.returncode == 128 + number
+    said = re.fullmatch(rf"jct train: interrupted after step (\d+); the checkpoint of step (\d+) is in {kept}\n", last)
+    assert said is not None
+    assert said[1] == said[2]
     assert list(kept.glob("step-*/manifest.json")), "it was saved before jct ended"
 
 
