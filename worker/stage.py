@@ -79,13 +79,16 @@ class Stage:
         gradient: of the output; None for the loss itself, whose gradient is `scale`.
         """
         alive = self._alive.pop(microbatch)
-        output = alive.output
-        if output is None:
+        output, buffers = alive.output, []
+        if output is None:  # buffers, such as running means, have seen this micro-batch already: not twice
+            buffers = [(buffer, buffer.clone()) for layer in self.layers for buffer in layer.module.buffers()]
             output = self._run(alive.step, microbatch, alive.inputs, alive.targets)
         if gradient is None:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
             run_backward((output,), (gradient,))
+        for buffer, seen in buffers:
+            buffer.copy_(seen)
         self.accumulated += 1
         if self.watch is not None:
             self.watch(microbatch)
