@@ -208,6 +208,17 @@ def test_a_forecast_alone_moves_layers_once_it_was_held_before_steps_could_show_
     assert "rank 1 computes 2.0x slower, as its agent foresees" in job.notes[-1]
 
 
+def test_a_change_is_told_with_what_it_was_planned_for_and_not_with_what_came_since() -> None:
+    job = Job()
+    job.runs(WARM_UP + BASELINE + RECENT)
+    job.runs(5, (1, 2, 1, 1))
+    while not job.published:
+        job.runs(1, (1, 2, 1, 1))
+    job.runs(1, (1, 1, 1, 4))
+    assert job.adapter.revision == 1
+    assert "since rank 1 computes 2.0x slower; paused" in job.notes[-1]
+
+
 def test_a_cut_that_a_forecast_asked_for_is_taken_back_where_nothing_comes() -> None:
     job = Job()
     job.runs(WARM_UP + BASELINE + RECENT)

@@ -74,6 +74,7 @@ class Adapter:
         self._wanted: Plan | None = None
         self._found: Planned | None = None
         self._expected_s: float | None = None
+        self._reason: Situation | None = None
         self._told_loader = False
         self._announced = 0
 
@@ -114,6 +115,8 @@ class Adapter:
                     case Plan():
                         self._start_planning(instruction)
                     case Prepare(number, plan):
+                        if isinstance(event, Observed):  # a cut is taken back: nothing asks for the one before
+                            self._reason = None
                         self._announced = number
                         reviser.publish(number, plan)
                         return instruction
@@ -156,6 +159,7 @@ class Adapter:
             events.append(self._found)
             candidate, self._found = self._found.candidate, None
             self._expected_s = candidate.step_s if candidate is not None else None
+            self._reason = self._wanted.situation if self._wanted is not None else None
         if self._loop.phase is Phase.PREPARING and not saving:
             events.append(self._word(reviser))
         return events
@@ -241,10 +245,9 @@ class Adapter:
         if self._wanted is not None and self._wanted.relieve is not None:
             rank = self._wanted.relieve
             return f"since rank {rank} is short of memory, {self._memory[rank].share:.0%} used"
-        foretold = self._loop.on_trust and self._wanted is not None
-        situation = self._wanted.situation if foretold and self._wanted is not None else self._situation()
+        situation = self._reason or self._situation()  # as it was when the change was planned
         found = disturbances(situation.rounded(self._spec.threshold)) if situation is not None else []
-        how = ", as its agent foresees" if foretold else ""
+        how = ", as its agent foresees" if self._loop.on_trust else ""
         return "since " + " and ".join(found) + how if found else "nothing disturbs any more"
 
 
