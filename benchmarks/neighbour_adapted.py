@@ -74,7 +74,7 @@ def _through(launched: Launched, core: int, neighbours: int) -> "Marks":
     step = Steps(launched)
     step(lambda: step.now >= BEGIN + WINDOW)
     began = step.now
-    with disturbed([Disturbance("compute", 1.0, core)] * neighbours):
+    with disturbed([Disturbance("compute", 1.0, core)] * neighbours, apart=True):
         step(lambda: _is_lighter(launched.pilot.plan))
         changed, plan = step.now, launched.pilot.plan
         step(lambda: step.now >= changed + 2 + WINDOW)
@@ -133,7 +133,7 @@ class Steps:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--neighbours", type=int, default=1 + 2 * round(os.getloadavg()[0]),
+    parser.add_argument("--neighbours", type=int, default=1 + round(os.getloadavg()[0] / 2),
                         help="default: 1, and enough to stand out from whoever else uses this machine now")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
