@@ -23,6 +23,7 @@ from agent.devices import BadDevices, KnownGpus, offer_devices
 from agent.devices.scripted import BadScript, read_script
 from agent.fake import FakeGangs
 from agent.folders import Folders
+from agent.forest.calibrating import runs_here
 from agent.forest.injection import inject_rarely
 from agent.forest.predictor import Predictor
 from agent.forest.refit import refit_regularly
@@ -186,11 +187,12 @@ async def _run(options: argparse.Namespace) -> None:
             serve(options.metrics_port, lambda: agent.telemetry)
         watch = HealthWatch(state, check, options.health_every, agent.take_health)
         sampler = Sampler(offer.provider, devices, offer.trouble, agent.is_held)
-        predictor = Predictor(state)
+        predictor = Predictor(state, calibrating=runs_here)
         sensing = sense(sampler, agent, memory, predictor=None if options.ignore_neighbours else predictor)
         work = [agent.logs.keep(), watch.run(), sensing]
         if options.refit_every:
-            work.append(refit_regularly(state, predictor.window, predictor.present, 60 * options.refit_every))
+            every_s = 60 * options.refit_every
+            work.append(refit_regularly(state, predictor.window, predictor.present, every_s, runs_here))
         if options.disturb_to_learn:
             work.append(inject_rarely(agent.training_on_cores))
         await _until_told(agent, gangs, work)

@@ -1,5 +1,6 @@
 """`python -P -m worker train ...` and `python -P -m worker checkpoints ...`: what `jct` starts for its users."""
 
+import signal
 import sys
 
 USAGE = "usage: python -P -m worker train SPEC [OPTIONS] | checkpoints show|verify DIR"
@@ -8,6 +9,8 @@ USAGE = "usage: python -P -m worker train SPEC [OPTIONS] | checkpoints show|veri
 def main(arguments: list[str]) -> int:
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command == "train":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, _interrupted)
         from worker.shim import one_threaded
 
         one_threaded()  # before numpy is loaded
@@ -20,6 +23,16 @@ def main(arguments: list[str]) -> int:
         return checkpoints.main(rest)
     print(USAGE, file=sys.stderr)
     return 2
+
+
+def _interrupted(number: int, _frame: object) -> None:
+    """End by an exception, which takes all along that was started; once: a second signal must not cut that short.
+
+    Once it trains, `worker.train` takes signals itself.
+    """
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -24,8 +24,6 @@ def own_layers(plan: ParallelPlan, rank: int) -> list[int]:
 
 def dtype_of(plan: ParallelPlan) -> torch.dtype:
     """Of the plan's parameters. Raises Ended, NOT_SUPPORTED, for what this worker cannot honour."""
-    if plan.offload:
-        raise Ended(Cause.NOT_SUPPORTED, "an optimizer offloaded to host memory is not supported yet")
     if plan.precision not in DTYPES:
         raise Ended(Cause.NOT_SUPPORTED, f"precision {plan.precision!r} is not supported yet; use {', '.join(DTYPES)}")
     return DTYPES[plan.precision]
@@ -73,3 +71,12 @@ def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
         return orders_for(plan)
     except ValueError as error:
         raise Ended(Cause.NOT_SUPPORTED, f"the plan cannot run: {error}") from None
+
+
+def unfit(plan: ParallelPlan) -> str:
+    """Why this worker cannot run the plan; "" where it can. Found before anything is stopped for it."""
+    try:
+        programs_of(plan)
+    except Ended as end:
+        return end.message
+    return ""

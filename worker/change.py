@@ -1,4 +1,4 @@
-"""From one generation to the next without stopping: prepare beside training, transfer at a boundary, decide once.
+"""From one generation to the next without stopping: transfer at a boundary, decide once. Before it: `worker.proposal`.
 
 Keys in the new generation's store: ready/MEMBER ("" or why not), switch (where training stands, from the old pilot; or
 why there is no change), state/LAYER, vote/MEMBER ("" or why not), decision ("commit" or "abort: ..."), done/MEMBER.
@@ -14,8 +14,8 @@ import msgspec
 import torch
 
 from policies.ir.plan import ParallelPlan
-from scheduler.protocol.messages import Cause, Target
-from worker.abilities import dtype_of, is_synchronous, own_layers, programs_of
+from scheduler.protocol.messages import Cause
+from worker.abilities import dtype_of, own_layers, unfit
 from worker.adapt.meter import Meter
 from worker.control import Control
 from worker.entrypoint import user_exception
@@ -23,109 +23,14 @@ from worker.errors import Ended, PeerLost
 from worker.generation import Generation
 from worker.layer import Layer, build_layers
 from worker.progress import Progress
-from worker.rendezvous import Rendezvous
-from worker.reshard import carried, exchange, incoming, outgoing, owners, transfers
+from worker.reshard import exchange, incoming, outgoing, owners, transfers
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, Shape
-from worker.transport import Group, connect_store
-from worker.world import World, enter
+from worker.transport import Group
+from worker.world import World
 
-PREPARE_S = 120.0
 DECIDE_S = 30.0
 DOUBT_S = 10.0
-
-
-class Proposal:
-    """The next generation, in a member of the present one: joins its store in a thread while training goes on.
-
-    In the pilot's member the thread also waits for everybody else.
-    """
-
-    def __init__(self, control: Control, present: World, is_pilot: bool) -> None:
-        self._control, self._present, self._is_pilot = control, present, is_pilot
-        self._lock = threading.Lock()
-        self._highest = present.generation
-        self._open: int | None = None
-        self._ready: int | None = None
-        self._joined: dict[int, World] = {}
-        self._threads: dict[int, threading.Thread] = {}
-        control.listen(self._look)
-
-    @property
-    def known(self) -> bool:
-        """One is proposed, and neither dropped nor withdrawn."""
-        return self._open is not None
-
-    @property
-    def carries(self) -> bool:
-        """Layers go between members that train now, and a step leaves their state alone until its end."""
-        world = self._joined.get(self._open or 0)
-        if world is None or not is_synchronous(self._present.plan) or not is_synchronous(world.plan):
-            return False
-        return bool(carried(self._present.plan, self._present.members, world.plan, world.members))
-
-    @property
-    def ready(self) -> int | None:
-        """The proposed generation's number once all members of both generations are in its store."""
-        with self._lock:
-            return self._ready if self._ready == self._open else None
-
-    def settle(self, generation: int) -> World:
-        """The world of a generation that the header has announced; a withdrawal after that comes too late."""
-        self._threads[generation].join(PREPARE_S)
-        return self._joined[generation]
-
-    def drop(self, why: str) -> None:
-        """No change after all: newcomers are told, and the number is never used again."""
-        with self._lock:
-            generation, self._open, self._ready = self._open, None, None
-        if self._is_pilot and generation in self._joined:
-            self._joined[generation].meet(lambda: None).set("switch", {"abort": why})
-
-    def _look(self) -> None:
-        """Called with each Target: begin to prepare what it proposes, drop what it does not propose any more."""
-        target = self._control.target
-        if self._open is not None and target.generation != self._open:
-            self.drop("it was withdrawn")
-        if self._open is None and target.generation > self._highest and target.store is not None:
-            self._open = self._highest = target.generation
-            thread = threading.Thread(target=self._prepare, args=(target, target.store), name="prepare", daemon=True)
-            self._threads[target.generation] = thread
-            thread.start()
-
-    def _prepare(self, target: Target, store: str) -> None:
-        """Join the store; the pilot waits there for everybody, for PREPARE_S, or until the daemon withdraws."""
-
-        def check() -> None:
-            if self._open != target.generation:
-                raise Ended(Cause.STOPPED, "it was withdrawn")
-
-        try:
-            world = enter(target, store, PREPARE_S)
-            meet = Rendezvous(connect_store(store, PREPARE_S), world.prefix, check)
-            self._joined[target.generation] = world
-            meet.set(f"ready/{target.member}", _unfit(world.plan))
-            if self._is_pilot:
-                everyone = {*self._present.members, *world.members}
-                answers = meet.gather([f"ready/{member}" for member in sorted(everyone)], PREPARE_S)
-                refusals = [answer for answer in answers if answer]
-                if refusals:
-                    raise Ended(Cause.NOT_SUPPORTED, refusals[0])
-                self._ready = target.generation
-        except Ended as end:
-            if self._is_pilot:
-                self._control.dropped(target.generation, end.message)
-                if self._open == target.generation:
-                    self.drop(end.message)
-
-
-def _unfit(plan: ParallelPlan) -> str:
-    """Why this worker cannot run the plan; "" where it can. Found before anything is stopped for it."""
-    try:
-        programs_of(plan)
-    except Ended as end:
-        return end.message
-    return ""
 
 
 @dataclass(frozen=True)
@@ -222,6 +127,8 @@ class Switch:
                 switched.generation.groups.unwatch()
             raise Dropped(decision)
         before_leaving()
+        for layer in switched.layers.values():  # not earlier: nothing of the old generation changes before the decision
+            layer.keep_optimizer(self._world.plan.offload)
         if switched.generation is not None:
             switched.generation.groups.watch()
         self._meet.set(f"done/{self._member}", True)
@@ -235,7 +142,7 @@ class Switch:
         wanted = own_layers(world.plan, rank) if rank is not None else []
         here = held | (carried or {})
         missing = [layer for layer in wanted if layer not in here]
-        fresh = build_layers(self._job, missing, self._device, dtype_of(world.plan), False)
+        fresh = build_layers(self._job, missing, self._device, dtype_of(world.plan), False, world.plan.offload)
         old = self._standing
         plan = transfers(owners(old.plan, old.members), owners(world.plan, world.members))
         if carried is not None:
@@ -301,7 +208,7 @@ def join(control: Control, world: World, timeout_s: float) -> Standing:
     """
     member = control.target.member
     meet = world.meet(control.check_start)
-    meet.set(f"ready/{member}", _unfit(world.plan))
+    meet.set(f"ready/{member}", unfit(world.plan))
     switch = meet.get("switch", timeout_s)
     if "abort" in switch:
         raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {switch['abort']}")

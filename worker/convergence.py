@@ -25,6 +25,10 @@ from worker.stage import Stage
 
 FILE_NAME = "convergence.json"
 WINDOW, LEAST = 150, 100
+WRITTEN_EVERY = 10
+"""Steps between two fits, which cost some milliseconds each; the last step has its own."""
+POINTS = 1000
+"""Of the loss curve, at most: a fit of any training takes as long."""
 TARGET = 0.1
 """Of the present squared gradient norm: what to reach, until somebody says otherwise."""
 
@@ -42,7 +46,7 @@ class Measuring:
                 "schedule whose backward is whole, such as 1f1b",
             )
         self._generation, self._after, self._folder = generation, after, folder
-        self._losses: list[float] = []
+        self._losses = Curve()
         self._kept: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._buffers: list[tuple[Tensor, Tensor]] = []
         self._parts: dict[int, float] = {}
@@ -56,7 +60,7 @@ class Measuring:
 
     def keep(self, step: int, loss: float) -> None:
         """The step's gradients are summed, nothing is updated yet."""
-        self._losses.append(loss)
+        self._losses.take(loss)
         if step < self._after:
             return
         for stage in self._generation.stages.values():
@@ -89,16 +93,32 @@ class Measuring:
             buffer.copy_(before)
         summed = generation.exchange(values, 3 * layers + count)
         self._records.append(_Record.of(summed, layers, generation.plan.microbatch_size))
-        if self._folder is not None and len(self._records) >= LEAST:
+        due = (step - self._after + 1 - LEAST) % WRITTEN_EVERY == 0 or step + 1 == generation.job.total_steps
+        if self._folder is not None and len(self._records) >= LEAST and due:
             self._write(self._folder)
 
     def _write(self, folder: Path) -> None:
         """Where nothing can be told, such as while the learning rate is 0, training goes on, and the file stays."""
         try:
-            document = json.dumps(figures(list(self._records), self._losses), allow_nan=False)
+            document = json.dumps(figures(list(self._records), self._losses.points), allow_nan=False)
         except (ValueError, ArithmeticError):
             return
         Directory(folder).write(FILE_NAME, document.encode(), "pilot")
+
+
+class Curve:
+    """The losses of a training of any length, at not more than `most` evenly spaced steps, the first among them."""
+
+    def __init__(self, most: int = POINTS) -> None:
+        self.points: list[float] = []
+        self._most, self._every, self._seen = most, 1, 0
+
+    def take(self, loss: float) -> None:
+        if self._seen % self._every == 0:
+            self.points.append(loss)
+        if len(self.points) > self._most:
+            self.points, self._every = self.points[::2], 2 * self._every
+        self._seen += 1
 
 
 class _Record:

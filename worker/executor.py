@@ -1,6 +1,7 @@
 """Replays instruction lists: one rank's computing, sends and receives of one step."""
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -69,10 +70,19 @@ def posted_ahead(program: Program) -> Program:
     return tuple(made)
 
 
+class _Box:
+    """Where a message's value waits on this rank, from whoever makes it to whoever uses it."""
+
+    __slots__ = ("tensor", "work")
+
+    tensor: Tensor
+    work: Work
+
+
 class Executor:
     """Runs one program of one rank over its stages, step after step.
 
-    Every instruction is bound once to its stage, peer, tag and shape, so that a step only replays calls.
+    Every instruction is bound once to its stage, peer, tag, shape and boxes, so that a step only replays calls.
 
     shapes: of what enters each stage but the first, slice by slice; the gradient that leaves the stage has the same.
     Stages and sources count units: micro-batch x slices + slice. Without slices a unit is a micro-batch.
@@ -95,11 +105,11 @@ class Executor:
         self._stages, self._last, self._group, self._tags = stages, last, group, tags
         self._shapes, self._device = shapes, device
         self._slices = slices
-        self._values: dict[Message, Tensor] = {}
-        self._expected: dict[Message, tuple[Work, Tensor]] = {}
+        self._boxes: defaultdict[Message, _Box] = defaultdict(_Box)
         self._sending: list[Work] = []
         self._losses: dict[int, Tensor] = {}
         self._arriving = {instruction.message for instruction in program if instruction.op in RECEIVING}
+        self._trains = any(instruction.op in BACKWARD for instruction in program)
         bind: dict[Op, Callable[[Instruction], Call]] = {
             Op.FORWARD: self._forward,
             Op.BACKWARD: self._backward,
@@ -173,34 +183,43 @@ class Executor:
 
     def _taking(self, message: Message) -> Callable[[], Tensor]:
         """Gives a value that another stage made: on its rank, or on this one where it holds both stages."""
-        return partial(self._arrived if message in self._arriving else self._values.pop, message)
+        box, finish = self._boxes[message], self._group.finish
 
-    def _arrived(self, message: Message) -> Tensor:
-        work, tensor = self._expected.pop(message)
-        self._group.finish(work)
-        self._begun_s = time.perf_counter()
-        return tensor
+        def made_here() -> Tensor:
+            tensor = box.tensor
+            del box.tensor
+            return tensor
+
+        def arrived() -> Tensor:
+            finish(box.work)
+            self._begun_s = time.perf_counter()
+            return made_here()
+
+        return arrived if message in self._arriving else made_here
 
     def _forward(self, do: Instruction) -> Call:
-        index, unit, forward = do.stage, self._unit(do), self._stages[do.stage].forward
+        index, unit, forward, trains = do.stage, self._unit(do), self._stages[do.stage].forward, self._trains
         take = self._taking(("F", index, do.microbatch, do.chunk))
 
         def inputs() -> Any:
-            return self._source.inputs(self._step, unit) if index == 0 else take()
+            """The first stage's want no gradient: nobody asks for it."""
+            if index == 0:
+                return self._source.inputs(self._step, unit)
+            return take().requires_grad_() if trains else take()
 
         def ends() -> None:
             self._losses[unit] = forward(self._step, unit, inputs(), self._source.targets(self._step, unit))
 
         if index == self._last:
             return ends
-        shape = self._shapes[index + 1][do.chunk]
-        size, dtype, message = shape.size, shape.dtype, ("F", index + 1, do.microbatch, do.chunk)
+        shape, box = self._shapes[index + 1][do.chunk], self._boxes["F", index + 1, do.microbatch, do.chunk]
+        size, dtype = torch.Size(shape.size), shape.dtype
 
         def passes_on() -> None:
             value = forward(self._step, unit, inputs())
             if value.shape != size or value.dtype is not dtype:
                 self._refuse(index, value, shape)
-            self._values[message] = value
+            box.tensor = value
 
         return passes_on
 
@@ -208,13 +227,12 @@ class Executor:
         index, unit, stage = do.stage, self._unit(do), self._stages[do.stage]
         backward = stage.backward if do.op is Op.BACKWARD else stage.backward_input
         take = self._taking(("B", index, do.microbatch, do.chunk))
-        message = ("B", index - 1, do.microbatch, do.chunk)
+        box = self._boxes["B", index - 1, do.microbatch, do.chunk]
 
         def run() -> None:
-            gradient = None if index == self._last else take()
-            returned = backward(unit, gradient, self._scale)
+            returned = backward(unit, None if index == self._last else take(), self._scale)
             if index > 0:
-                self._values[message] = self._empty(index, do.chunk).zero_() if returned is None else returned
+                box.tensor = self._empty(index, do.chunk).zero_() if returned is None else returned
 
         return run
 
@@ -223,21 +241,22 @@ class Executor:
 
     def _send(self, do: Instruction) -> Call:
         assert do.peer is not None
-        message, peer, tag = do.message, do.peer, self._tags[do.message]
+        box, peer, tag, send = self._boxes[do.message], do.peer, self._tags[do.message], self._group.send
 
         def run() -> None:
-            self._sending.append(self._group.send(self._values.pop(message).contiguous(), peer, tag))
+            self._sending.append(send(box.tensor.contiguous(), peer, tag))
+            del box.tensor
 
         return run
 
     def _receive(self, do: Instruction) -> Call:
         assert do.peer is not None
-        message, peer, tag = do.message, do.peer, self._tags[do.message]
-        entering = do.stage if do.op is Op.RECV_FORWARD else do.stage + 1
+        box, peer, tag, receive = self._boxes[do.message], do.peer, self._tags[do.message], self._group.receive
+        empty = partial(self._empty, do.stage if do.op is Op.RECV_FORWARD else do.stage + 1, do.chunk)
 
         def run() -> None:
-            tensor = self._empty(entering, do.chunk)
-            self._expected[message] = self._group.receive(tensor, peer, tag), tensor
+            box.tensor = empty()
+            box.work = receive(box.tensor, peer, tag)
 
         return run
 

@@ -1,27 +1,25 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from policies.ir.instruction import Instruction, Op, Program, digest
+from policies.ir.instruction import Op, digest
 from policies.ir.plan import ParallelPlan
 from policies.ir.timeline import Span
-from policies.pricing import split
-from policies.schedules.lowering import orders_for
+from policies.traps import Communication, Way
 from scheduler.protocol.messages import Cause
 from worker.abilities import AUTOCAST, check_rampup, dtype_of, is_synchronous, programs_of
 from worker.adapt.meter import Meter
-from worker.adapt.statistics import Route, routes_of
 from worker.batches import Batches, Window
 from worker.carry import Carrier
 from worker.errors import Ended
-from worker.executor import Executor, Message, Source, forward_only, message_tags
+from worker.executor import Source, message_tags
 from worker.layer import Layer, tied_parameters
 from worker.reduction import Reduction
 from worker.rendezvous import Rendezvous
+from worker.runs import Runs
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, find_shapes
 from worker.slicing import TIME, SlicedSource, SlicedStage, slice_lengths
@@ -59,8 +57,6 @@ class Generation:
         plan, rank = world.plan, world.members.index(member)
         self.job, self.world, self.plan, self.rank, self.groups = job, world, plan, rank, groups
         self._device, self.meter = device, meter
-        self.routes: dict[int, tuple[Route, ...]] = {}
-        """Of the messages of so many steps without a drain, by tag; for a meter."""
         self.layers = [layers[index] for index in sorted(layers)]
         here = [index for index, stage in enumerate(plan.stages) if rank in stage.ranks]
         self.asynchronous = not is_synchronous(plan)
@@ -70,17 +66,13 @@ class Generation:
         self._slices = 1 + max(instruction.chunk for program in programs for instruction in program)
         self._lengths = self._slice_lengths()
         self._stages = {index: self._stage(index, layers) for index in here}
-        self._reductions = {
-            index: Reduction(groups.among(f"stage{index}", plan.stages[index].ranks), self._stages[index].layers)
-            for index in here
-            if len(plan.stages[index].ranks) > 1
-        }
+        self.splits = any(do.op is Op.BACKWARD_WEIGHT for program in programs for do in program)
+        self._reductions = {index: self._reduction(index) for index in here if len(plan.stages[index].ranks) > 1}
         agreed = meet.all("digest", rank, range(plan.world_size), digest(programs), timeout_s)
         if len(set(agreed)) > 1:
             raise Ended(
                 Cause.START_FAILED, f"ranks were given different programs: {agreed}; the plan must be one value"
             )
-        self.splits = any(do.op is Op.BACKWARD_WEIGHT for program in programs for do in program)
         if self.splits:
             for stage_here in self._stages.values():
                 stage_here.split_backward()
@@ -89,15 +81,15 @@ class Generation:
             shapes = find_shapes(plan, rank, layers, inputs, AUTOCAST.get(plan.precision), meet, timeout_s)
         self.shapes = shapes
         self._ties = Ties(tied_parameters(job), plan, rank, layers, groups.world, len(message_tags(programs)))
-        self._entering = {
+        entering = {
             index: [shapes[stage.first - 1].slice(self._lengths, i) for i in range(self._slices)]
             for index, stage in enumerate(plan.stages)
             if index > 0
         }
-        self._tags = message_tags(programs)
-        self._note_routes(programs, 1)
-        self._runs = {plan.microbatches: self._executor(programs[rank], self._tags)}
-        self._evaluation = self._executor(forward_only(programs[rank]), self._tags)
+        group = groups.world if meter is None else meter.group(groups.world)
+        self._runs = Runs(plan, rank, programs, self._stages, group, entering, device, self._reductions)
+        self.routes = self._runs.routes
+        """Of the messages of so many steps without a drain, by tag; for a meter."""
 
     def _stage(self, index: int, layers: Mapping[int, Layer]) -> Stage:
         plan, job = self.plan, self.job
@@ -113,6 +105,13 @@ class Generation:
         if self._slices > 1:
             return SlicedStage(own, loss, job.seed, self._device, autocast, self._lengths)
         return Stage(own, loss, job.seed, self._device, plan.stages[index].recompute, autocast)
+
+    def _reduction(self, index: int) -> Reduction:
+        """Stages with the same replicas share their group: a later stage's last backward comes first on every rank,
+        unless weight gradients are put off."""
+        name = f"stage{index}" if self.splits else "replicas"
+        group = self.groups.among(name, self.plan.stages[index].ranks)
+        return Reduction(group, self._stages[index].layers)
 
     def _slice_lengths(self) -> list[int]:
         """Tokens of each slice; nothing where sequences are whole."""
@@ -131,47 +130,6 @@ class Generation:
         """What a unit's mean loss counts in its micro-batch's."""
         return self._lengths[unit % self._slices] / sum(self._lengths) if self._slices > 1 else 1.0
 
-    def _executor(
-        self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
-    ) -> Executor:
-        group = self.groups.world
-        return Executor(
-            program,
-            self._stages,
-            self._last,
-            group if self.meter is None else self.meter.group(group),
-            tags,
-            self._entering,
-            self._device,
-            self._slices,
-            self._reductions,
-            carry,
-        )
-
-    def _training(self, microbatches: int, carrier: Carrier | None) -> Executor:
-        """For so many micro-batches without a drain in between, with layers that change ranks where there are such."""
-        if carrier is not None:
-            program, tags = self._lowered(microbatches)
-            return self._executor(carrier.program(program), tags, carrier.run)
-        if microbatches not in self._runs:
-            self._runs[microbatches] = self._executor(*self._lowered(microbatches))
-        return self._runs[microbatches]
-
-    def _lowered(self, microbatches: int) -> tuple[Program, Mapping[Message, int]]:
-        """This rank's program and the messages' tags for so many micro-batches, shared out as in the plan.
-
-        A message of a smaller step has the tag that it has in the plan's own.
-        """
-        plan = self.plan
-        stages = tuple(replace(stage, shares=split(microbatches, stage.shares)) for stage in plan.stages)
-        if microbatches == plan.microbatches:
-            stages = plan.stages
-        programs = orders_for(replace(plan, stages=stages, microbatches=microbatches))
-        if microbatches <= plan.microbatches:
-            return programs[self.rank], self._tags
-        self._note_routes(programs, microbatches // plan.microbatches)
-        return programs[self.rank], message_tags(programs)
-
     def units(self, step: int, steps: int) -> int:
         """What every stage accumulates in `steps` steps from `step`: micro-batches, slice by slice."""
         return steps * self.microbatches_at(step) * self._slices
@@ -185,10 +143,6 @@ class Generation:
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.resident = LEAST_VERSIONS
-
-    def _note_routes(self, programs: Sequence[Program], steps: int) -> None:
-        if self.meter is not None:
-            self.routes[steps] = routes_of(programs, self._entering)
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -228,7 +182,7 @@ class Generation:
         layers that change ranks beside a synchronous step. loss_scale: of gradients, and squared of norms.
         """
         count, layers, width = self.microbatches_at(step), self.plan.layer_count, self.width
-        executor = self._training(steps * count, carrier)
+        executor = self._runs.training(steps * count, carrier)
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.begin(step, rate)
@@ -268,12 +222,20 @@ class Generation:
             reduction.finish()
         self._ties.sum_gradients()
 
+    def sums(self) -> list[Communication]:
+        """Of gradients over replicas, in the last step, on time.perf_counter's clock."""
+        return [
+            Communication(self.rank, Way.SUM, self.plan.stages[index].ranks, size, start_s, end_s)
+            for index, reduction in self._reductions.items()
+            for size, start_s, end_s in reduction.passed
+        ]
+
     def evaluate(self, batch: int, source: Batches) -> dict[int, float]:
         """Losses held here of one global batch, without gradients."""
         for stage in self._stages.values():
             stage.train(False)
         with torch.no_grad():
-            losses = self._evaluation.run(self._source(source), batch, 1 / self.plan.microbatches)
+            losses = self._runs.evaluation.run(self._source(source), batch, 1 / self.plan.microbatches)
         for stage in self._stages.values():
             stage.train(True)
         return self._by_microbatch(losses)

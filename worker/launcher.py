@@ -16,7 +16,8 @@ import msgspec
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.codec import Unframer, decode_from_shim, frame
-from scheduler.protocol.messages import Phase, Report, Run, ShimHello, Spawn, Stop, Target
+from scheduler.protocol.messages import Phase, Report, Run, ShimHello, Slowdowns, Spawn, Stop, Target
+from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 
 CONNECT_TIMEOUT_S = 60.0
@@ -126,6 +127,10 @@ class Launched:
         for member, target in self.targets.items():
             self._send(member, msgspec.structs.replace(target, want=Stop(grace_s=grace_s, why=why, save=save)))
 
+    def tell(self, *slowdowns: Slowdown) -> None:
+        """What an agent knows of devices; they are called as in `_target`."""
+        self._socket.sendall(frame(Slowdowns(slowdowns=slowdowns)))
+
     def save(self) -> None:
         """Ask for a checkpoint now."""
         for member, target in self.targets.items():
@@ -213,12 +218,12 @@ class Launched:
                 self._send(member, msgspec.structs.replace(target, store=report.store))
 
 
-def start_shim(folder: Path) -> subprocess.Popen[bytes]:
-    """A shim as an agent starts it: a session of its own, output to shim.log."""
+def start_shim(folder: Path, parent: int | None = None) -> subprocess.Popen[bytes]:
+    """A shim as an agent starts it: a session of its own, output to shim.log. parent: the process it shall end with."""
     spec = msgspec.json.decode((folder / "spec.json").read_bytes(), type=AttemptSpec)
     with open(folder / "shim.log", "ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder)],
+            [sys.executable, "-P", "-m", "worker.shim", *_options(folder, parent)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -227,7 +232,7 @@ def start_shim(folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def fork_shim(folder: Path) -> int:
+def fork_shim(folder: Path, parent: int | None = None) -> int:
     """A shim by fork, from a process that has imported everything and has one thread: seconds sooner. Its pid."""
     pid = os.fork()
     if pid:
@@ -242,10 +247,14 @@ def fork_shim(folder: Path) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         from worker import shim
 
-        code = shim.main(["--folder", str(folder)])
+        code = shim.main(_options(folder, parent))
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _options(folder: Path, parent: int | None) -> list[str]:
+    return ["--folder", str(folder), *(["--parent", str(parent)] if parent is not None else [])]

@@ -15,6 +15,7 @@ from scheduler.protocol.messages import Cause
 from worker.entrypoint import user_exception
 from worker.errors import Ended
 from worker.keys import reseed, seed_for_layer
+from worker.optimizer import LayerOptimizer
 from worker.sdk import PipelineJob
 
 Structure = dict[str, Any]
@@ -57,9 +58,9 @@ class Layer:
         """Optimizer steps; whoever compares them sets it back."""
         self.uncounted: set[str] = set()
         """Parameters tied to one of an earlier layer, which counts for both in the gradient norm."""
-        trained = [parameter for parameter in self.parameters.values() if parameter.requires_grad]
+        trained = {name: parameter for name, parameter in self.parameters.items() if parameter.requires_grad}
         try:
-            self.optimizer = job.optimizer(trained) if trained else None
+            self.optimizer = LayerOptimizer(job.optimizer(list(trained.values())), trained) if trained else None
         except Exception as error:
             raise user_exception(error, f"the optimizer of layer {self.name!r} raised") from None
 
@@ -93,12 +94,14 @@ class Layer:
             for parameter in self.parameters.values():
                 if parameter.grad is not None:
                     parameter.grad.mul_(scale)
-        if learning_rate is not None:
-            for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate
-        self.optimizer.step()
+        self.optimizer.step(learning_rate)
         self.updates += 1
         self.drop_gradients()
+
+    def keep_optimizer(self, on_host: bool) -> None:
+        """Where the optimizer's state lives from now on: beside the parameters or in host memory."""
+        if self.optimizer is not None:
+            self.optimizer.keep(on_host)
 
     def drop_gradients(self) -> None:
         self.module.zero_grad(set_to_none=True)
@@ -108,8 +111,8 @@ class Layer:
         tensors = {f"parameter/{name}": parameter.detach() for name, parameter in self.parameters.items()}
         tensors |= {f"buffer/{name}": buffer for name, buffer in self.module.named_buffers()}
         values: dict[str, Any] = {}
-        for name, parameter in self.parameters.items():
-            for key, value in (self.optimizer.state.get(parameter, {}) if self.optimizer else {}).items():
+        for name, state in (self.optimizer.states() if self.optimizer else {}).items():
+            for key, value in state.items():
                 if isinstance(value, Tensor):
                     tensors[f"optimizer/{name}/{key}"] = value
                 elif value is not None:
@@ -138,13 +141,11 @@ class Layer:
                     target.copy_(tensors[key])
         if self.optimizer is None:
             return
-        self.optimizer.state.clear()
-        for name, parameter in self.parameters.items():
+        states: dict[str, dict[str, Any]] = {name: dict(values.get(name, {})) for name in self.parameters}
+        for name, state in states.items():
             prefix = f"optimizer/{name}/"
-            state = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
-            state |= values.get(name, {})
-            if state:
-                self.optimizer.state[parameter] = state
+            state |= {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+        self.optimizer.load(states)
 
 
 class _SkipRandomFill(TorchFunctionMode):
@@ -164,10 +165,11 @@ def build_layers(
     device: torch.device,
     dtype: torch.dtype | None = None,
     initialise: bool = True,
+    offload: bool = False,
 ) -> dict[int, Layer]:
     """This rank's layers, and no others.
 
-    Parameters tied to one of an earlier layer start with its values.
+    Parameters tied to one of an earlier layer start with its values. offload: optimizers live in host memory.
 
     Raises:
         Ended: BAD_SPEC for parameters shared between layers without a tie, else as Layer.
@@ -190,6 +192,8 @@ def build_layers(
                 source = layers.get(first.layer) or Layer(job, first.layer, device, dtype, initialise)
                 with torch.no_grad():
                     layers[tied.layer].parameter(tied.name).copy_(source.parameter(first.name))
+    for layer in layers.values():
+        layer.keep_optimizer(offload)
     return layers
 
 

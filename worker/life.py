@@ -12,15 +12,14 @@ from scheduler.protocol.messages import Cause, Phase, Target
 from worker import entrypoint
 from worker.abilities import dtype_of, own_layers
 from worker.adapt.adapter import Adapter
+from worker.adapt.baseline import hand_on, taken_over
 from worker.adapt.memory import Gauge
 from worker.adapt.meter import Meter
 from worker.adapt.part import Part
 from worker.adapt.revision import Revise, Reviser, revised
 from worker.carry import Carrier
-from worker.change import Dropped, Proposal, Standing, Switch, announce, join
-from worker.checkpoint import catalogue
-from worker.checkpoint.loader import Loaded, Loader, candidates
-from worker.checkpoint.manifest import Manifest
+from worker.change import Dropped, Standing, Switch, announce, join
+from worker.checkpoint.loader import Loaded
 from worker.checkpoint.saver import Saver
 from worker.checkpoint.store import open_store
 from worker.control import Control
@@ -32,7 +31,9 @@ from worker.metrics import Metrics
 from worker.pilot import Pilot
 from worker.prepare import NotReady, prepare
 from worker.progress import Progress
+from worker.proposal import Proposal
 from worker.rendezvous import Rendezvous
+from worker.resume import Resume
 from worker.sdk import PipelineJob
 from worker.timelines import Timelines
 from worker.trainer import Trainer
@@ -99,7 +100,7 @@ class Member:
         plan = target.plan
         self._check_layers(plan.layer_count)
         rank = target.ranks.index(target.member)
-        layers = build_layers(self.job, own_layers(plan, rank), self.device, dtype_of(plan))
+        layers = build_layers(self.job, own_layers(plan, rank), self.device, dtype_of(plan), offload=plan.offload)
         self.control.report(phase=Phase.JOINING)
         world = enter(target, self.control.wait_for_store(self._timeout_s), self._timeout_s)
         meet = world.meet(self.control.check_start)
@@ -145,59 +146,8 @@ class Member:
         checkpoint = self.spec.job.checkpoint
         if self._store is None or checkpoint is None:
             return Loaded()
-        loader = Loader(
-            self._store,
-            list(layers.values()),
-            meet,
-            generation.rank,
-            generation.plan.world_size,
-            self._timeout_s,
-            lambda manifest: self._accept(manifest, generation, model),
-        )
-        if not generation.is_pilot:
-            return loader.follow()
-        try:
-            catalogue.claim(self._store, self._target.job, self._target.attempt, self.spec.nonce)
-        except OSError as error:
-            self.control.note(f"checkpoint directory {self._store.place} cannot be written: {error.strerror}")
-        loaded = loader.lead(candidates(self._store, checkpoint.resume, self._target.job))
-        if loaded.lost:
-            self.control.note(loaded.lost)
-        elif loaded.manifest is not None:
-            self._warn_of_little_room(loaded.manifest)
-        return loaded
-
-    def _warn_of_little_room(self, last: Manifest) -> None:
-        """A save that will not fit is better told before it is needed. The last checkpoint tells how much one takes."""
-        assert self._store is not None
-        needed = sum(layer.bytes for layer in last.layers)
-        free = self._store.free_bytes()
-        if free is not None and free < needed:
-            self.control.note(
-                f"{self._store.place} has {free / 1e6:.0f} MB free; a checkpoint takes about {needed / 1e6:.0f} MB"
-            )
-
-    def _accept(self, found: Manifest, generation: Generation, model: str) -> None:
-        """Raises Ended where going on from this checkpoint would silently train something else."""
-        assert self._store is not None
-        what = f"the checkpoint of step {found.step} in {self._store.place}"
-        if found.fingerprint != model:
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} is of another model ({found.fingerprint[:12]}, not {model[:12]}); use one directory a model",
-            )
-        if found.plan.precision != generation.plan.precision:
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} is in {found.plan.precision}, the plan asks for {generation.plan.precision}",
-            )
-        samples = self.job.samples_before(found.step)
-        if (found.global_batch, found.samples, found.rng.seed) != (self.job.global_batch, samples, self.job.seed):
-            raise Ended(
-                Cause.CHECKPOINT_BROKEN,
-                f"{what} was trained with global batch {found.global_batch}, seed {found.rng.seed} and {found.samples} "
-                f"samples, not {self.job.global_batch}, {self.job.seed} and {samples}; some would be lost or doubled",
-            )
+        resume = Resume(self._target, self._store, self.job, self.control, generation, model, checkpoint.resume)
+        return resume.load(list(layers.values()), meet, self._timeout_s)
 
     # --- later generations -------------------------------------------------------------------------------------
 
@@ -228,6 +178,8 @@ class Member:
         standing = Standing(present.model, present.trainer.progress, old.plan, old.world.members, old.shapes)
         if old.is_pilot:
             announce(world, standing)
+            if present.part is not None and present.part.adapter is not None:
+                hand_on(world.meet(lambda: None), present.part.adapter.baseline, old.world.members)
         try:
             switched = self._switch(world, standing).run(
                 present.layers, present.arrived, old.is_pilot, old.groups.unwatch
@@ -360,7 +312,9 @@ class Member:
             return None
         adapter = before.part.adapter if before is not None and before.part is not None else None
         if adapter is None and generation.is_pilot:
-            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note)
+            world = generation.world
+            known = taken_over(meet, world.members) if world.generation > 1 else None
+            adapter = Adapter(spec, profile, generation.plan, self.job.total_steps, self.control.note, known=known)
         reviser = Reviser(generation.world, meet, generation.rank)
         gauge, watermark = self._gauge, spec.watermark
         return Part(

@@ -4,9 +4,9 @@ step (from 1: finished steps), loss and loss_hex (float.hex, all bits), grad_nor
 "nan" where float16 overflowed and the update was left out), learning_rate, samples [first, last global sample index],
 step_time_s, pause_s (between the step before and this one: saves, evaluations, changes of shape), plan
 ("stages×micro-batches schedule"). Evaluations are objects with `step` and `validation_loss` (and its hex). Every 100
-steps of one plan have an object with their mean_step_time_s and variance_step_time_s2; of a job that adapts also with
-stages (forward, backward and load seconds a micro-batch), links (seconds one way, bytes a second) and a diagnosis in
-words.
+steps of one plan have an object with their mean_step_time_s and variance_step_time_s2, and with traps, in words, where
+communication costs more than it must; of a job that adapts also with stages (forward, backward and load seconds a
+micro-batch), links (seconds one way, bytes a second) and a diagnosis in words.
 """
 
 import contextlib

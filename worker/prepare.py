@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from policies.ir.plan import ParallelPlan
 from worker.abilities import dtype_of
 from worker.carry import Carrier
 from worker.entrypoint import user_exception
@@ -36,7 +37,7 @@ def prepare(
     """
     ways = carried(old.plan, old.members, new.plan, new.members)
     meet = new.meet(check)
-    fresh, reason = _build(job, member, ways, device, dtype_of(new.plan))
+    fresh, reason = _build(job, member, ways, device, new.plan)
     reasons = [answer for answer in meet.all("carry", member, old.members, reason, PREPARE_S) if answer]
     if reasons:
         raise NotReady(reasons[0])
@@ -48,12 +49,12 @@ def prepare(
 
 
 def _build(
-    job: PipelineJob, member: int, ways: list[Transfer], device: torch.device, dtype: torch.dtype
+    job: PipelineJob, member: int, ways: list[Transfer], device: torch.device, plan: ParallelPlan
 ) -> tuple[dict[int, Layer], str]:
     """The layers that come here, and why they could not be built, "" where they could."""
     try:
         wanted = [transfer.layer for transfer in ways if transfer.destination == member]
-        return build_layers(job, wanted, device, dtype, False), ""
+        return build_layers(job, wanted, device, dtype_of(plan), False, plan.offload), ""
     except Ended as end:
         return {}, end.message or str(end.cause)
     except Exception as error:

@@ -84,7 +84,8 @@ def _batches(job: PipelineJob, size: int, device: torch.device) -> Batches:
 def _measure(
     layer: Layer, inputs: Any, loss: Callable[[Tensor], Tensor] | None, device: torch.device
 ) -> tuple[LayerProfile, Tensor]:
-    """The layer's profile at the size of these inputs, best of REPEATS after a warm-up, and its output.
+    """The layer's profile at the size of these inputs, best of REPEATS after a warm-up, and its output, as the next
+    layer takes it: wanting a gradient, which the model's own inputs do not.
 
     backward is timed once for the input's gradient alone and once whole; the difference is the weights' share.
     """
@@ -99,7 +100,7 @@ def _measure(
 
     counting = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     for repeat in range(1 + REPEATS):
-        if isinstance(inputs, Tensor) and inputs.is_floating_point():
+        if isinstance(inputs, Tensor) and inputs.requires_grad:
             inputs = inputs.detach().requires_grad_()
         started = _now(device)
         with counting if repeat == 0 else contextlib.nullcontext():
@@ -129,7 +130,7 @@ def _measure(
         activation_bytes=sum(kept.values()),
         parameter_bytes=sum(p.numel() * p.element_size() for p in layer.parameters.values()),
     )
-    return profile, output.detach()
+    return profile, output.detach().requires_grad_()
 
 
 def _now(device: torch.device) -> float:

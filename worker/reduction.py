@@ -5,6 +5,7 @@ beside the backward of the layers before it. Small layers travel together. All r
 order, whenever each of them has them ready.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,9 @@ class Reduction:
         self._buckets = buckets(layers)
         self._missing: list[int] = []
         self._hooks: list[Any] = []
-        self._sums: list[tuple[Work, list[Tensor], Tensor]] = []
+        self._sums: list[tuple[Work, list[Tensor], Tensor, float]] = []
+        self.passed: list[tuple[int, float, float]] = []
+        """The last step's sums: bytes, and when each was begun and had come, on time.perf_counter's clock."""
 
     def arm(self) -> None:
         """From now on each bucket starts when its last gradient has come."""
@@ -47,8 +50,10 @@ class Reduction:
 
     def finish(self) -> None:
         """Wait for all sums and put them back. Raises PeerLost."""
-        for work, gradients, flat in self._sums:
+        self.passed = []
+        for work, gradients, flat, begun_s in self._sums:
             self._group.finish(work)
+            self.passed.append((flat.numel() * flat.element_size(), begun_s, time.perf_counter()))
             pieces = torch.split(flat, [gradient.numel() for gradient in gradients])
             for gradient, piece in zip(gradients, pieces, strict=True):
                 gradient.copy_(piece.view_as(gradient))
@@ -67,7 +72,7 @@ class Reduction:
         for bucket in self._buckets[len(self._sums) : stop]:
             gradients = [gradient for layer in bucket for gradient in layer.all_gradients()]
             flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
-            self._sums.append((self._group.begin_sum(flat), gradients, flat))
+            self._sums.append((self._group.begin_sum(flat), gradients, flat, time.perf_counter()))
 
 
 def buckets(layers: Sequence[Layer]) -> list[list[Layer]]:

@@ -23,13 +23,17 @@ class BadRequest(ValueError):
 
 @dataclass(frozen=True)
 class Shape:
-    """stages: in the whole pipeline. microbatches: over all replicas; None until the whole script is known."""
+    """stages: in the whole pipeline. microbatches: over all replicas; None until the whole script is known.
+
+    offload: the optimizer's state lives in host memory.
+    """
 
     stages: int = 1
     replicas: int = 1
     schedule: str = "1f1b"
     microbatches: int | None = None
     slices: int = 1
+    offload: bool = False
 
     def __post_init__(self) -> None:
         if self.schedule not in FAMILIES:
@@ -51,12 +55,19 @@ class Shape:
     @staticmethod
     def read(text: str, base: "Shape") -> "Shape":
         """`stages=2,schedule=zb-h1`: what is not named stays as in `base`."""
-        changes: dict[str, int | str] = {}
+        changes: dict[str, int | str | bool] = {}
         for part in text.split(","):
-            name, separator, value = part.partition("=")
-            if name not in ("stages", "replicas", "microbatches", "slices", "schedule") or not separator:
-                raise BadRequest(f"{part!r}: write stages=N, replicas=N, microbatches=N, slices=N or schedule=NAME")
-            changes[name] = value if name == "schedule" else _number(name, value)
+            name, _, value = part.partition("=")
+            if name == "schedule" and value:
+                changes[name] = value
+            elif name == "offload" and value in ("on", "off"):
+                changes[name] = value == "on"
+            elif name in ("stages", "replicas", "microbatches", "slices"):
+                changes[name] = _number(name, value)
+            else:
+                raise BadRequest(
+                    f"{part!r}: write stages=N, replicas=N, microbatches=N, slices=N, schedule=NAME or offload=on|off"
+                )
         return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -160,7 +171,7 @@ def planned(
     shares = split(microbatches, [1.0] * shape.replicas)
     bounds = uniform(layers, shape.stages) if cut == "layers" else _cut(profiles[0], shape.stages, microbatches)
     plan = make_plan(bounds, shares, global_batch // microbatches, shape.schedule, shape.chunks)
-    return replace(plan, precision=precision, slices=shape.slices)
+    return replace(plan, precision=precision, slices=shape.slices, offload=shape.offload)
 
 
 def moved(plan: ParallelPlan, move: Move) -> ParallelPlan:
@@ -186,6 +197,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--schedule", default="1f1b")
     made.add_argument("--microbatches", type=int)
     made.add_argument("--slices", type=int, default=1)
+    made.add_argument("--offload", action="store_true", help="the optimizer's state lives in host memory")
     made.add_argument("--cut", choices=("layers", "time"), default="layers")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--dtype", choices=("float32", "float64", "bfloat16", "float16"), default="float32")

@@ -6,10 +6,12 @@ Contract with the agent
 Command line::
 
     python -P -m worker.shim --folder .../attempts/JOB.N [--host 127.0.0.1] [--linger-s 5] [--account UID:GID:GROUPS]
+                             [--parent PID]
     python -P -m worker.shim --spare [--wait-s 600]
 
 - The folder's name gives job and attempt. It exists already and holds `spec.json`: `msgspec.json.encode(AttemptSpec)`.
 - `--account`: whom it becomes before it does anything else. The folder is that account's own.
+- `--parent`: for whom no agent watches: it stops its members, as at SIGTERM, when the process that started it ends.
 - `--host`: the address the generation's store binds and announces; the node's own where an attempt spans nodes.
 - Start it in its own session (`start_new_session=True`), stdin from /dev/null, with `JCT_NONCE=<spec.nonce>` in its
   environment, so that strays are found through /proc/PID/environ. It sets its own thread variables.
@@ -67,6 +69,7 @@ import argparse
 import json
 import os
 import select
+import signal
 import sys
 from pathlib import Path
 
@@ -91,6 +94,10 @@ def main(arguments: list[str] | None = None) -> int:
     except BlockingIOError:
         print(f"shim: another one guards {options.folder}", file=sys.stderr)
         return EXIT_LOCKED
+    if options.parent is not None:
+        processes.tell_end_of_parent(signal.SIGTERM)
+        if os.getppid() != options.parent:
+            os.kill(os.getpid(), signal.SIGTERM)
     if not shim.is_command:
         import_ahead()
     shim.run()
@@ -104,6 +111,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     what.add_argument("--spare", action="store_true", help="import ahead and wait for the options on standard input")
     parser.add_argument("--host", default="127.0.0.1", help="address that the generation's store binds and announces")
     parser.add_argument("--account", type=_account, metavar="UID:GID:GROUPS", help="whom to become first")
+    parser.add_argument("--parent", type=int, metavar="PID", help="end as at SIGTERM when this parent does")
     parser.add_argument("--linger-s", type=float, default=5.0, help="seconds to wait for an agent in the end")
     parser.add_argument("--wait-s", type=float, default=600.0, help="seconds that a spare waits for its attempt")
     return parser.parse_args(arguments)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from scheduler.protocol.messages import Cause
+from worker.backward import run_backward
 from worker.errors import Ended
 from worker.keys import key
 from worker.layer import Layer
@@ -103,7 +104,7 @@ class SlicedStage(Stage):
             roots += cache.roots()
         roots = [(tensor, share) for tensor, share in roots if tensor.requires_grad]
         if roots:
-            torch.autograd.backward([tensor for tensor, _ in roots], [share for _, share in roots])
+            run_backward(tuple(tensor for tensor, _ in roots), tuple(share for _, share in roots))
         if slice_ == 0:
             self._caches.pop(sequence, None)
         self.accumulated += 1

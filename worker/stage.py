@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 
 from scheduler.protocol.messages import Cause
+from worker.backward import run_backward
 from worker.deferral import WeightQueue, put_off
 from worker.errors import Ended
 from worker.keys import reseed, seed_for_forward
 from worker.layer import Layer
+from worker.norms import widen_norms
 
 
-@dataclass
+@dataclass(slots=True)
 class _Alive:
     """What a micro-batch's backward needs. output is None where the stage recomputes it from the rest."""
 
@@ -38,8 +40,11 @@ class Stage:
     ) -> None:
         """loss: on the last stage only. recompute: keep only inputs, run forward again before backward.
 
-        autocast: compute in this dtype where torch deems it safe; parameters and reductions keep theirs.
+        autocast: compute in this dtype where torch deems it safe; parameters, norms and reductions keep theirs.
         """
+        if autocast is not None:
+            for layer in layers:
+                widen_norms(layer.module)
         self.layers, self.loss, self.seed, self.device = layers, loss, seed, device
         self._recompute, self._autocast = recompute, autocast
         self._alive: dict[int, _Alive] = {}
@@ -54,18 +59,19 @@ class Stage:
         put_off((layer.module for layer in self.layers), self._weights)
 
     def forward(self, step: int, microbatch: int, inputs: Any, targets: Any = None) -> Tensor:
-        """The stage's output, or, with a loss, the scalar mean loss. Keeps what backward needs if gradients are on."""
+        """The stage's output, or, with a loss, the scalar mean loss. Keeps what backward needs if gradients are on.
+
+        inputs: a leaf that requires a gradient, where the stage before wants one.
+        """
         if not torch.is_grad_enabled():
             return self._run(step, microbatch, inputs, targets)
-        if isinstance(inputs, Tensor) and inputs.is_floating_point():
-            inputs = inputs.detach().requires_grad_()
-        alive = _Alive(step, inputs, targets, None)
-        self._alive[microbatch] = alive
         if self._recompute:
+            self._alive[microbatch] = _Alive(step, inputs, targets, None)
             with torch.no_grad():
                 return self._run(step, microbatch, inputs, targets)
-        alive.output = self._run(step, microbatch, inputs, targets)
-        return alive.output.detach()
+        output = self._run(step, microbatch, inputs, targets)
+        self._alive[microbatch] = _Alive(step, inputs, targets, output)
+        return output.detach()
 
     def backward(self, microbatch: int, gradient: Tensor | None, scale: float) -> Tensor | None:
         """Accumulate parameter gradients; return the gradient of the stage's input, None where it has none.
@@ -73,13 +79,16 @@ class Stage:
         gradient: of the output; None for the loss itself, whose gradient is `scale`.
         """
         alive = self._alive.pop(microbatch)
-        output = alive.output
-        if output is None:
+        output, buffers = alive.output, []
+        if output is None:  # buffers, such as running means, have seen this micro-batch already: not twice
+            buffers = [(buffer, buffer.clone()) for layer in self.layers for buffer in layer.module.buffers()]
             output = self._run(alive.step, microbatch, alive.inputs, alive.targets)
         if gradient is None:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
-            torch.autograd.backward(output, gradient)
+            run_backward((output,), (gradient,))
+        for buffer, seen in buffers:
+            buffer.copy_(seen)
         self.accumulated += 1
         if self.watch is not None:
             self.watch(microbatch)

@@ -1,10 +1,14 @@
 """`jct train`: one job on this machine, without daemon or agent, with scripted changes of shape."""
 
+import argparse
+import contextlib
+import functools
 import os
 import secrets
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +18,7 @@ from policies.cost import profile_at
 from policies.model.profile import ModelProfile
 from scheduler.protocol.messages import Cause, Report
 from scheduler.protocol.spec import AttemptSpec, CheckpointSpec, JobSpec
-from worker import convergence, processes
+from worker import convergence, places, processes
 from worker.checkpoint import catalogue
 from worker.checkpoint.store import is_url, open_store
 from worker.launcher import Launched, fork_shim, start_shim
@@ -41,7 +45,7 @@ END_S = 30.0
 
 
 def main(arguments: list[str]) -> int:
-    """0 when it was trained to its end, 1 when not, 2 for a request that cannot be."""
+    """0 when it was trained to its end, 1 when not, 2 for a request that cannot be, 128 + n after signal n."""
     options = parser().parse_args(arguments)
     if options.spec == "-":  # from `jct train`: if that is killed, nobody sees or ends the training any more
         processes.tell_end_of_parent(signal.SIGINT)
@@ -57,8 +61,11 @@ def main(arguments: list[str]) -> int:
         job = msgspec.structs.replace(job, checkpoint=msgspec.structs.replace(kept, dir=directory))
     try:
         job = msgspec.structs.replace(job, adapt=read_adapt(options.adapt, job.adapt))
-        shape = Shape(options.stages, options.replicas, options.schedule, options.microbatches, options.slices)
+        shape = Shape(
+            options.stages, options.replicas, options.schedule, options.microbatches, options.slices, options.offload
+        )
         script = read_script(shape, options.change, options.migrate)
+        _check_places(options)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
             training = _Training(
                 Path(folder), job, script, options.dtype, options.cut, options.metrics, on_gpu=options.device == "cuda"
@@ -69,6 +76,18 @@ def main(arguments: list[str]) -> int:
     except BadRequest as error:
         print(f"jct train: {error}", file=sys.stderr)
         return BAD_USAGE
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Raises BadRequest where what is asked for could not be written."""
+    try:
+        for option in ("metrics", "profile"):
+            if getattr(options, option) is not None:
+                places.check_file(f"--{option}", getattr(options, option))
+        if options.checkpoint is not None:
+            places.check_store("--checkpoint", open_store(options.checkpoint))
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 class _Training:
@@ -89,42 +108,47 @@ class _Training:
         self._cut, self._metrics = cut, metrics
         self._on_gpu = on_gpu
         self._told, self._said = 0, ""
-        self._resumed = 0
+        self._resumed = self._signal = 0
         self._measure_after: int | None = None
 
     def run(self) -> int:
+        job, attempt = self._next_attempt()
         import_ahead()
         probe = self._launch(0, 1, "probe", None)
-        report = self._wait_for(probe)
+        report = self._result_of(probe)
         if report.cause is not Cause.PROBE_DONE:
             return _failed(probe, report)
         assert report.global_batch is not None
         self._profiles, self._global_batch = report.profiles, report.global_batch
         assert report.total_steps is not None
+        self._total_steps = report.total_steps
         self._check(report.total_steps)
         script = with_microbatches(self._script, report.global_batch)
         plans = [self._plan(script.shape)]
         for _, change in script.changes:
             plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
-        job, attempt = self._next_attempt()
         launched = self._launch(job, attempt, "train", plans[0])
         self._trained = launched.folder
+
+        def interrupted(number: int, _frame: object) -> None:
+            self._signal = number
+            launched.stop(grace_s=self._job.grace_s, why="interrupted")
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: launched.stop(grace_s=self._job.grace_s, why="interrupted"))
-        try:
-            with open(self._metrics or os.devnull, "w", encoding="utf-8") as sink:
-                for plan in plans[1:]:
-                    self._until(launched, sink, Launched.is_running)
-                    if launched.is_gone():
-                        break
-                    launched.change(plan)
-                self._until(launched, sink, Launched.is_gone)
-        except BaseException as error:  # such as nobody who reads what is printed: it must not train on unseen
-            launched.stop(grace_s=self._job.grace_s, why=f"jct train ended: {type(error).__name__}")
-            launched.wait(timeout_s=self._job.grace_s + END_S)
-            raise
+            signal.signal(number, interrupted)
+        place = self._metrics or os.devnull
+        with _stopped_at_an_error(launched, self._job.grace_s), open(place, "w", encoding="utf-8") as sink:
+            for plan in plans[1:]:
+                self._until(launched, sink, Launched.is_running)
+                if launched.is_gone():
+                    break
+                launched.change(plan)
+            self._until(launched, sink, Launched.is_gone)
         launched.hang_up()
         good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
+        if good and self._signal and launched.pilot.cause is Cause.STOPPED:
+            print(f"jct train: {_stopped(launched.pilot, self._job.checkpoint)}", flush=True)
+            return 128 + self._signal
         return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
 
     def measure(self, file: Path, after: int) -> int:
@@ -181,12 +205,14 @@ class _Training:
             profile=profile_at(self._profiles, plan.microbatch_size) if adapts else None,
         )
         start = fork_shim if processes.thread_count() == 1 else start_shim
-        return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, start)
+        ends_with_us = functools.partial(start, parent=os.getpid())
+        return Launched(self._folder / kind / f"{job}.{attempt}", spec, plan, ends_with_us)
 
-    def _wait_for(self, launched: Launched) -> Report:
-        launched.wait(timeout_s=WAIT_S)
-        launched.hang_up()
-        return launched.pilot
+    def _result_of(self, probe: Launched) -> Report:
+        with _stopped_at_an_error(probe, grace_s=0):
+            probe.wait(timeout_s=WAIT_S)
+        probe.hang_up()
+        return probe.pilot
 
     def _until(self, launched: Launched, sink: IO[str], condition: Any) -> None:
         while not condition(launched) and not launched.is_gone():
@@ -202,7 +228,7 @@ class _Training:
             self._said = said
         resumed = max((one.resumed_step or 0 for one in launched.reports.values()), default=0)
         if resumed and not self._resumed and self._job.checkpoint is not None:
-            print(f"jct train: goes on after step {resumed}, from {self._job.checkpoint.dir}", flush=True)
+            print(f"jct train: {_resumed(resumed, self._total_steps, self._job.checkpoint.dir)}", flush=True)
             self._resumed = resumed
         path = launched.folder / FILE_NAME
         if not path.exists():
@@ -217,6 +243,32 @@ class _Training:
             print(_line(msgspec.json.decode(line)), flush=True)
 
 
+@contextlib.contextmanager
+def _stopped_at_an_error(launched: Launched, grace_s: float) -> Iterator[None]:
+    """Such as an interrupt, or nobody who reads what is printed: it must not go on unseen."""
+    try:
+        yield
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # it has ended already, or nobody knows
+            launched.stop(grace_s=grace_s, why=f"jct train ended: {type(error).__name__}")
+            launched.wait(timeout_s=grace_s + END_S)
+        raise
+
+
+def _stopped(pilot: Report, checkpoint: CheckpointSpec | None) -> str:
+    where = f"; the checkpoint of step {pilot.saved} is in {checkpoint.dir}" if checkpoint and pilot.saved else ""
+    return f"interrupted after step {pilot.step or 0}{where}"
+
+
+def _resumed(step: int, total_steps: int, directory: str) -> str:
+    if step < total_steps:
+        return f"goes on after step {step}, from {directory}"
+    return (
+        f"nothing to train: of {total_steps} steps {directory} has {step}\n"
+        f"  --steps {2 * step} trains on, another checkpoint directory begins anew"
+    )
+
+
 def _too_short(after: int) -> str:
     return f"--profile needs {convergence.LEAST} steps after the first {after} in which weights move; give more --steps"
 
@@ -227,7 +279,8 @@ def _line(metrics: dict[str, Any]) -> str:
     if "mean_step_time_s" in metrics:
         deviation_s = metrics["variance_step_time_s2"] ** 0.5
         mean_s, steps = metrics["mean_step_time_s"], metrics["steps"]
-        return f"last {steps} steps: {mean_s * 1e3:.1f} ms each, give or take {deviation_s * 1e3:.1f} ms"
+        line = f"last {steps} steps: {mean_s * 1e3:.1f} ms each, give or take {deviation_s * 1e3:.1f} ms"
+        return "\n  ".join([line, *metrics.get("traps", [])])
     norm = "overflowed, no update" if metrics["grad_norm"] is None else f"{metrics['grad_norm']:.6g}"
     return (
         f"step {metrics['step']}: loss {metrics['loss']!r} ({metrics['loss_hex']}), gradient norm {norm}, "

@@ -15,6 +15,7 @@ from worker.convergence import Measuring
 from worker.errors import Ended
 from worker.generation import Generation
 from worker.guards import Guard
+from worker.idle import bubble_share, computing_s
 from worker.layer import Layer
 from worker.metrics import Metrics
 from worker.pilot import Header, Pilot
@@ -119,18 +120,22 @@ class Trainer:
         end = steps * self.generation.width
         boundary = step + steps
         values[end], values[end + 1] = self._header(boundary, left=self.job.total_steps - boundary)
-        size = end + 2 + self._guard.size
+        idle = end + 2 + self._guard.size
         values |= {end + 2 + place: value for place, value in self._guard.values().items()}
-        told = size
+        values[idle] = computing_s(spans or ())
+        size = told = idle + 1
         if self._part is not None and spans is not None:
             values |= {size + place: value for place, value in self._part.values(step, steps, spans).items()}
             size += self._part.size(step, steps)
         summed = self.generation.exchange(values, size)
+        if spans is not None and self.pilot is not None:
+            ranks, whole_s = self.plan.world_size, time.perf_counter() - started
+            self.control.report(bubble_share=bubble_share(summed[idle], ranks, whole_s))
         if traced is not None and spans is not None:
-            self._timelines.give(spans, self._met_at)
+            self._timelines.give(spans, self.generation.sums(), self._met_at)
         self._met_at = time.perf_counter()
         found = [self._sums(summed, i) for i in range(steps)]
-        self._guard.check(summed[end + 2 : told], boundary, self.generation.units(step, steps))
+        self._guard.check(summed[end + 2 : idle], boundary, self.generation.units(step, steps))
         if self._measuring is not None:
             self._measuring.keep(step, found[0][0])
         if not self.generation.asynchronous:
@@ -215,7 +220,10 @@ class Trainer:
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
             adapter = self._part.adapter if self._part is not None else None
-            self.metrics.steadiness(step, steadiness, adapter.telemetry() if adapter is not None else {})
+            told = adapter.telemetry() if adapter is not None else {}
+            if self._timelines.traps:
+                told = {**told, "traps": self._timelines.traps}
+            self.metrics.steadiness(step, steadiness, told)
             if steadiness.told:
                 self.control.note(steadiness.told)
 

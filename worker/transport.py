@@ -1,6 +1,7 @@
 """Messages between the ranks of one generation, over bare gloo groups: no default group, none outlives it."""
 
 import datetime
+import functools
 import ipaddress
 import socket
 from collections.abc import Callable
@@ -15,6 +16,9 @@ from worker.sockets import Watcher, connected, lower_priority
 
 # Nobody waits this long: the watcher frees ranks of a lost peer, the daemon stops ranks that stall.
 TIMEOUT = datetime.timedelta(days=1)
+
+THREADS = 1
+"""Of a group, for its sums; messages need none."""
 
 
 class Work(Protocol):
@@ -76,15 +80,18 @@ class Groups:
         """Blocks until every rank has come, at most timeout_s. host: the store's; groups bind what routes to it."""
         self._timeout = datetime.timedelta(seconds=timeout_s)
         self._store, self._prefix, self._rank = store, prefix, rank
-        self._address = local_address(host)
+        self._host = host
+        self._made: dict[tuple[str, tuple[int, ...]], Group] = {}
         before = connected()
         self.world = self._make("world", tuple(range(size)))
         self._before, self._on_lost = before, on_lost
         self._watcher: Watcher | None = None
 
     def among(self, name: str, ranks: tuple[int, ...]) -> Group:
-        """A new group of these ranks, of which this is one. All of them call it, in the same order."""
-        return self._make(name, ranks)
+        """The group of this name and these ranks, of which this is one. All of them call it, in the same order."""
+        if (name, ranks) not in self._made:
+            self._made[name, ranks] = self._make(f"{name}/{'-'.join(map(str, ranks))}", ranks)
+        return self._made[name, ranks]
 
     def watch(self) -> None:
         """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
@@ -104,13 +111,19 @@ class Groups:
             self._watcher.close()
             self._watcher = None
 
+    @functools.cached_property
+    def _device(self) -> Any:
+        """Sockets and the thread that serves them; of all groups here, so that no group has a thread more."""
+        return ProcessGroupGloo.create_device(hostname=local_address(self._host))
+
     def _make(self, name: str, ranks: tuple[int, ...]) -> Group:
         place = ranks.index(self._rank)
         if len(ranks) == 1:
             return Group(None, 0, 1)
         options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # the stubs lag behind
         options._timeout = self._timeout
-        options._devices = [ProcessGroupGloo.create_device(hostname=self._address)]
+        options._devices = [self._device]
+        options._threads = THREADS
         store = PrefixStore(f"{self._prefix}/{name}", self._store)
         try:
             group = ProcessGroupGloo(store, place, len(ranks), options)

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from scheduler.protocol.codec import BadMessage, decode_to_shim
-from scheduler.protocol.messages import PROTOCOL_VERSION, Phase, Report, ShimHello, Slowdowns, Spawn, Stop, Target
+from scheduler.protocol.messages import PROTOCOL_VERSION, Phase, ShimHello, Slowdowns, Spawn, Stop, Target
 from scheduler.protocol.spec import AttemptSpec
 from worker import processes, spawn
-from worker.channel import Channel
+from worker.agent_line import AgentLine
 from worker.checkpoint.directory import Directory
 from worker.command import Placeholder, command_guard, leader_of
 from worker.guard import Guard
@@ -46,14 +45,13 @@ class Zygote:
         processes.become_subreaper()
         self._guards: dict[int, Guard] = {}
         self._stores: dict[int, tuple[int, str]] = {}
-        self._agent: Channel | None = None
         self._idle_since_s = processes.boot_time_s()
-        self._hung_up = False
         self._shutting_down = False
         self._selector = selectors.DefaultSelector()
         self._wake = self._catch_signals()
         self._make_known()
-        self._listener = self._listen()
+        hello = ShimHello(job=self._job, attempt=self._attempt, nonce=self._spec.nonce, pid=os.getpid())
+        self._agent = AgentLine(folder, self._lock, self._selector, hello)
 
     @property
     def is_command(self) -> bool:
@@ -71,11 +69,9 @@ class Zygote:
                     self._read(guard)
                     guard.tick(now_s)
             self._sweep()
-            self._tell()
+            self._agent.tell({member: guard.report for member, guard in self._guards.items()})
         self._selector.close()
-        self._listener.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.folder / "shim.sock")
+        self._agent.close()
 
     # --- set-up ------------------------------------------------------------------------------------------------
 
@@ -107,28 +103,12 @@ class Zygote:
         }
         self._files.write("shim.json", json.dumps(identity).encode(), str(own.pid))
 
-    def _listen(self) -> socket.socket:
-        """Bound through /proc/self/fd: a Unix socket's own path may have 107 bytes only."""
-        path = f"/proc/self/fd/{self._lock}/shim.sock"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)
-        try:
-            listener.bind(path)
-        finally:
-            os.umask(mask)
-        listener.listen(8)
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ)
-        return listener
-
     # --- the loop ----------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
         channels = [guard.line for guard in self._guards.values() if guard.alive and not guard.silent]
-        if self._agent is not None:
-            channels.append(self._agent)
+        if self._agent.channel is not None:
+            channels.append(self._agent.channel)
         for channel in channels:
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if channel.wants_to_write else 0)
             self._selector.modify(channel.end, events)
@@ -136,9 +116,9 @@ class Zygote:
             if key.fileobj is self._wake:
                 with contextlib.suppress(BlockingIOError):
                     self._wake.recv(4096)
-            elif key.fileobj is self._listener:
-                self._welcome()
-            elif self._agent is not None and key.fileobj is self._agent.end:
+            elif key.fileobj is self._agent.listener:
+                self._agent.welcome()
+            elif self._agent.channel is not None and key.fileobj is self._agent.channel.end:
                 self._hear()
         for channel in channels:
             channel.flush()
@@ -157,49 +137,15 @@ class Zygote:
         deadlines = [at for guard in self._guards.values() if (at := guard.next_deadline_s()) is not None]
         return max(0.0, min([TICK_S, *(at - now_s for at in deadlines)]))
 
-    def _welcome(self) -> None:
-        """A new agent replaces the old one, hears who this is, and then everything that is so."""
-        with contextlib.suppress(BlockingIOError):
-            end, _ = self._listener.accept()
-            self._drop_agent()
-            self._hung_up = False
-            self._agent = Channel(end)
-            self._selector.register(end, selectors.EVENT_READ)
-            hello = ShimHello(job=self._job, attempt=self._attempt, nonce=self._spec.nonce, pid=os.getpid())
-            self._agent.offer("hello", hello)
-            self._told: dict[int, Report] = {}
-
     def _hear(self) -> None:
-        assert self._agent is not None
-        try:
-            bodies = self._agent.receive()
-            for body in bodies or []:
-                message = decode_to_shim(body)
-                if isinstance(message, Spawn):
-                    self._spawn(message, self._agent.descriptors.popleft())
-                elif isinstance(message, Slowdowns):
-                    for guard in self._guards.values():
-                        guard.tell(message)
-                else:
-                    self._take(message)
-        except (BadMessage, IndexError) as error:
-            print(f"shim: the agent does not speak this protocol: {error}", file=sys.stderr, flush=True)
-            bodies = None
-        if bodies is None:
-            self._drop_agent()
-
-    def _drop_agent(self) -> None:
-        if self._agent is not None:
-            self._selector.unregister(self._agent.end)
-            self._agent.close()
-            self._agent = None
-            self._hung_up = True
-
-    def _tell(self) -> None:
-        for member, guard in self._guards.items():
-            if self._agent is not None and self._told.get(member) is not guard.report:
-                self._told[member] = guard.report
-                self._agent.offer(member, guard.report)
+        for message, log in self._agent.messages():
+            if isinstance(message, Spawn):
+                self._spawn(message, log)
+            elif isinstance(message, Slowdowns):
+                for guard in self._guards.values():
+                    guard.tell(message)
+            else:
+                self._take(message)
 
     # --- members -----------------------------------------------------------------------------------------------
 
@@ -306,7 +252,7 @@ class Zygote:
             for pid, _ in self._stores.values():
                 os.kill(pid, signal.SIGKILL)
             self._idle_since_s = processes.boot_time_s()
-            self._hung_up = False
+            self._agent.hung_up = False
 
     def _all_gone(self) -> bool:
         return all(guard.report.phase is Phase.GONE for guard in self._guards.values())
@@ -318,7 +264,7 @@ class Zygote:
         waited_s = processes.boot_time_s() - self._idle_since_s
         if not self._guards:
             return self._shutting_down or waited_s >= self._spec.start_timeout_s
-        return (self._hung_up and self._agent is None) or waited_s >= self._linger_s
+        return (self._agent.hung_up and self._agent.channel is None) or waited_s >= self._linger_s
 
 
 def attempt_of(folder: Path) -> tuple[int, int]:

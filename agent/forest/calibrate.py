@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from agent.forest import campaign, isolation
+from agent.forest.calibrating import calibration
 from agent.forest.evaluation import Evaluation
 from agent.forest.model import Hardware
 from agent.forest.refit import ONLINE
@@ -31,6 +32,13 @@ def main(arguments: Sequence[str]) -> int:
     cores = sorted(os.sched_getaffinity(0))[: options.stages]
     if len(cores) < 2:
         return _complain("a pipeline needs two cores, and this process may use only one", EX_FAILED)
+    with calibration() as alone:
+        if not alone:
+            print("another calibration runs on this machine: both are worse for it", file=sys.stderr)
+        return _calibrate(options, cores)
+
+
+def _calibrate(options: argparse.Namespace, cores: Sequence[int]) -> int:
     no_links = isolation.isolate()
     try:
         options.out.mkdir(parents=True, exist_ok=True, mode=0o700)

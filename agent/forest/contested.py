@@ -7,20 +7,24 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from agent.damping import Damping
 from scheduler.protocol.slowdown import Slowdown
 
 BEGINS, ENDS = 1.2, 1.1
 HELD_S = 5.0
 SMOOTHED = 5
+FREE_TURNS = 2
+"""A neighbour that comes and goes."""
 
 
 @dataclass(slots=True)
 class Contest:
     """Of one device. It is contested once its ratio has been BEGINS or more for HELD_S, until it has been ENDS or less
-    for as long. A moment without a prediction changes nothing."""
+    for as long; for longer where it has turned often lately, since everybody is told of each turn."""
 
     contested: bool = False
     since_s: float = math.inf
+    damping: Damping = field(default_factory=lambda: Damping(HELD_S, FREE_TURNS))
     newest: deque[Slowdown] = field(default_factory=lambda: deque(maxlen=SMOOTHED))
 
     def take(self, slowdown: Slowdown, now_s: float) -> Slowdown:
@@ -35,8 +39,19 @@ class Contest:
         self._judge(middle["ratio"], now_s)
         return replace(slowdown, contested=self.contested, **middle)
 
+    def lose(self, now_s: float) -> None:
+        """Nothing is known of it any more."""
+        self.newest.clear()
+        self.since_s = math.inf
+        if self.contested:
+            self._turn(now_s)
+
     def _judge(self, ratio: float, now_s: float) -> None:
         turns = ratio <= ENDS if self.contested else ratio >= BEGINS
         self.since_s = min(self.since_s, now_s) if turns else math.inf
-        if now_s - self.since_s >= HELD_S:
-            self.contested, self.since_s = not self.contested, math.inf
+        if now_s - self.since_s >= self.damping.wait_s(now_s):
+            self._turn(now_s)
+
+    def _turn(self, now_s: float) -> None:
+        self.contested, self.since_s = not self.contested, math.inf
+        self.damping.turned(now_s)

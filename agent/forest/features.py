@@ -4,7 +4,7 @@ import os
 import statistics
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.telemetry.members import NOBODY, OwnUse
 from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Telemetry
@@ -35,15 +35,37 @@ class Features:
     ) -> dict[str, Values]:
         """By device. own: what our members on it use, of the devices that have one; gangs: which gang that is of."""
         around = _host(telemetry, self._cores) | _network(telemetry)
+        crowded = self._crowded(telemetry, own, gangs)
+        own = {**own, **{id: use for id, (use, _) in crowded.items()}}
         uneven = _unevenness(own, gangs)
         found = {}
         for device in telemetry.devices:
             use = own.get(device.id, NOBODY) if device.id in gangs else NOBODY
             values = _device(device) | around | _own(use)
             values["stage_busy_cv"] = uneven.get(gangs[device.id]) if device.id in gangs else 0.0
-            values["foreign_busy_percent"] = _foreign(device, values["busy_percent"], use)
+            foreign = crowded[device.id][1] if device.id in crowded else _foreign(device, values["busy_percent"], use)
+            values["foreign_busy_percent"] = foreign
             found[device.id] = values | self._moving(device.id, values, now_s)
         self._forget(found)
+        return found
+
+    def _crowded(
+        self, telemetry: Telemetry, own: Mapping[str, OwnUse | None], gangs: Mapping[str, Gang]
+    ) -> dict[str, tuple[OwnUse, float]]:
+        """Members on more CPU slots than there are cores wait for each other, and a gang is no neighbour to itself. By
+        device: its use, with that part of its waiting which others had than its gang; and what others use of a core."""
+        slots = [device.id for device in telemetry.devices if device.kind == "cpu" and device.id in gangs]
+        busy = telemetry.host.get("busy_percent")
+        if len(slots) <= self._cores or busy is None:
+            return {}
+        members = {id: use for id in slots if (use := own.get(id)) is not None}
+        of_gang: dict[Gang, float] = defaultdict(float)
+        for id, use in members.items():
+            of_gang[gangs[id]] += use.busy_percent
+        found = {}
+        for id, use in members.items():
+            others = max(0.0, busy * self._cores - of_gang[gangs[id]])
+            found[id] = _beside(use, others, of_gang[gangs[id]] - use.busy_percent), others / self._cores
         return found
 
     def _moving(self, id: str, values: Values, now_s: float) -> Values:
@@ -62,6 +84,13 @@ class Features:
     def _forget(self, present: Iterable[str]) -> None:
         for id in self._past.keys() - set(present):
             del self._past[id]
+
+
+def _beside(use: OwnUse, others_percent: float, gang_percent: float) -> OwnUse:
+    """Of the time that it waited, what the gang's other members had is taken out."""
+    part = others_percent / (others_percent + gang_percent) if others_percent + gang_percent > 0 else 0.0
+    waited = use.wait_percent * part
+    return replace(use, wait_percent=100 * waited / (100 - use.wait_percent + waited) if waited > 0 else 0.0)
 
 
 def slope(points: list[tuple[float, float]]) -> float | None:

@@ -1,10 +1,11 @@
 """`jct-agent predict`: what a model says of one row of features, and why."""
 
 import argparse
+import difflib
 import json
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -12,15 +13,17 @@ import msgspec
 from agent.forest import file
 from agent.forest.file import BadModel
 from agent.forest.model import Prediction, Reason
+from agent.forest.schema import Schema
 
 EX_FAILED, EX_USAGE = 1, 2
 JSON_VERSION = "v1"
 WIDTH = 80
+MOST_NAMED = 5
 NO_MODEL = "no model, no prediction: 1 stands for it, with confidence 0"
 
 
 class BadFeatures(ValueError):
-    """The file is no JSON object of numbers and nulls."""
+    """The file is no JSON object of numbers and nulls, or names what is no feature."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     why = ""
     try:
         model = file.read(options.model)
+        check_names(options.features, features, model.schema)
         found, reasons = model.predict(features), model.reasons(features)
+    except BadFeatures as error:
+        print(f"jct-agent predict: {error}", file=sys.stderr)
+        return EX_USAGE
     except BadModel as error:
         found, why = Prediction(1.0, 1.0, 1.0, 0.0), f"{options.model}: {error}"
         print(f"jct-agent predict: {why}; {NO_MODEL}", file=sys.stderr)
@@ -48,8 +55,26 @@ def read_features(path: Path) -> dict[str, float | None]:
     """Raises BadFeatures."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, float | None])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        raise BadFeatures(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise BadFeatures(f"{path} cannot be read: {error.strerror}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadFeatures(f"{path} is no JSON object of numbers and nulls by feature: {error}") from None
+
+
+def check_names(path: Path, features: Iterable[str], schema: Schema) -> None:
+    """A name that is misspelt would otherwise count as a missing value. Raises BadFeatures."""
+    unknown = [_with_nearest(name, schema) for name in features if name not in schema.names]
+    if unknown:
+        more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+        named = ", ".join(unknown[:MOST_NAMED])
+        raise BadFeatures(f"{path}: schema {schema.name} {schema.version} has no feature {named}{more}")
+
+
+def _with_nearest(name: str, schema: Schema) -> str:
+    near = difflib.get_close_matches(name, schema.names, 1)
+    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
 
 
 def _options() -> argparse.ArgumentParser:

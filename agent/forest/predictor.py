@@ -10,13 +10,14 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
+from agent.damping import Damping
 from agent.forest import file
 from agent.forest.contested import Contest
 from agent.forest.features import Features, Values
 from agent.forest.file import BadModel
 from agent.forest.model import Hardware, Model
 from agent.forest.observed import Observed, Ratio
-from agent.forest.refit import ONLINE, Window
+from agent.forest.refit import ONLINE, Window, never
 from agent.forest.schema import NODE
 from agent.telemetry.members import Members
 from scheduler.protocol.messages import Report, Target
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 MODEL = "model.npz"
 SHIPPED = Path(__file__).parent / "models"
 LOOK_S = 10.0
+FREE_CHANGES = 5
+"""Of model files within ten minutes: more than that is no work of a person."""
 LEAST_CONFIDENCE = 0.5
 OBSERVED_CONFIDENCE = 0.6
 STEP_TIMES = "observed step times"
@@ -86,20 +89,23 @@ def hardware_of(devices: Iterable[DeviceSample]) -> dict[str, Hardware]:
 
 
 class Predictor:
-    """`of` is called with every sample. folder: of this node's own models, looked at again every LOOK_S. window: what
-    the step times of jobs have shown, to learn from."""
+    """`of` is called with every sample. folder: of this node's own models, looked at again every LOOK_S, less often
+    where they change all the time. window: what the step times of jobs have shown, to learn from; not while
+    `calibrating`, which disturbs them by ever other means and on purpose."""
 
     def __init__(
         self, folder: Path | None, clock_s: Callable[[], float] = time.monotonic, members: Members | None = None,
-        shipped: Path = SHIPPED,
+        shipped: Path = SHIPPED, calibrating: Callable[[], bool] = never,
     ) -> None:  # fmt: skip
         self._folder, self._clock_s, self._shipped = folder, clock_s, shipped
+        self._calibrating = calibrating
         self.window = Window()
         self._members, self._features, self._observed = members or Members(clock_s=clock_s), Features(), Observed()
         self._contests: dict[str, Contest] = defaultdict(Contest)
         self._choice = Choice({}, "")
         self._hardware: dict[str, Hardware] = {}
         self._stamp: object = None
+        self._damping = Damping(LOOK_S, FREE_CHANGES)
         self._looked_s = -LOOK_S
 
     def of(self, telemetry: Telemetry, members: Iterable[tuple[Target, Report]]) -> Telemetry:
@@ -119,7 +125,7 @@ class Predictor:
                 ratio = None  # a step time does not tell which of a gang's devices is slow: some sign of it has to
             slowdown = self._forest(device, values[device.id], device.id in gangs) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
-            if ratio is not None and device.kind in self._hardware:
+            if ratio is not None and device.kind in self._hardware and not self._calibrating():
                 self.window.take(device.id, self._hardware[device.kind], values[device.id], ratio.middle, now_s)
         self._forget(device.id for device in telemetry.devices)
         return replace(
@@ -146,13 +152,13 @@ class Predictor:
 
     def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
         if slowdown is None:
-            self._contests.pop(id, None)
+            self._contests[id].lose(now_s)
             return None
         return self._contests[id].take(slowdown, now_s)
 
     def _choose(self, telemetry: Telemetry, now_s: float) -> None:
-        """Anew where the devices or the model file have changed."""
-        if now_s - self._looked_s < LOOK_S:
+        """Anew where the devices or the model file have changed; ever more seldom where they do so all the time."""
+        if now_s - self._looked_s < self._damping.wait_s(now_s):
             return
         self._looked_s = now_s
         hardware = hardware_of(telemetry.devices)
@@ -160,6 +166,7 @@ class Predictor:
         if stamp != self._stamp:
             self._stamp, self._hardware = stamp, hardware
             self._choice = choose(self._folder, hardware, self._shipped)
+            self._damping.turned(now_s)
             log.info("predictor", about=self._choice.about or "none", fallback=self._choice.fallback)
 
     def _forget(self, present: Iterable[str]) -> None:

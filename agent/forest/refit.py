@@ -2,7 +2,8 @@
 
 `python -m agent.forest.refit FOLDER`, in a process of its own, trains on the older rows of FOLDER's window and on those
 of its calibration, and tries it on the newest rows. Only if its error there is clearly smaller than that of the present
-model does it become FOLDER's online model. It prints `Refitted` as JSON.
+model is it left in FOLDER as a candidate. It prints `Refitted` as JSON. The agent takes the candidate as its online
+model, unless a calibration has begun or ended meanwhile: what it measured is newer.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from agent.forest.schema import NODE
 log = structlog.get_logger()
 
 ONLINE, PRESENT, WINDOW, CALIBRATED = "online.npz", "present.npz", "window.npz", "rows.npz"
+CANDIDATE = "candidate.npz"
 MOST_ROWS, LEAST_ROWS = 2000, 200
 ROW_S, CHUNK_S = 5.0, 300.0
 NEWEST_SHARE, BETTER = 0.25, 0.9
@@ -70,23 +72,33 @@ class Window:
         return rows.collect(NODE, self.hardware, self._found)
 
 
+def never() -> bool:
+    """No calibration runs."""
+    return False
+
+
 async def refit_regularly(
-    folder: Path, window: Window, present: Callable[[], Model | None], every_s: float
-) -> None:
-    """Until cancelled. present: the model in use; its error is what a new one has to beat."""
+    folder: Path, window: Window, present: Callable[[], Model | None], every_s: float,
+    calibrating: Callable[[], bool] = never,
+) -> None:  # fmt: skip
+    """Until cancelled. present: the model in use; its error is what a new one has to beat. calibrating: whether a
+    calibration runs here."""
     while True:
         await asyncio.sleep(every_s)
-        if len(window) < LEAST_ROWS:
+        if len(window) < LEAST_ROWS or calibrating():
             continue
         try:
-            if (found := await refit(folder, window, present())) is not None:
+            if (found := await refit(folder, window, present(), calibrating)) is not None:
                 log.info("refitted", **msgspec.structs.asdict(found))
         except Exception as error:  # learning must not end what runs
             log.error("refit failed", error=f"{type(error).__name__}: {error}")
 
 
-async def refit(folder: Path, window: Window, present: Model | None) -> Refitted | None:
+async def refit(
+    folder: Path, window: Window, present: Model | None, calibrating: Callable[[], bool] = never
+) -> Refitted | None:
     """None where it failed. Raises OSError."""
+    calibrated = _stamp(folder / CALIBRATED)
     rows.save(folder / WINDOW, window.rows())
     if present is not None:
         file.write(folder / PRESENT, present)
@@ -104,7 +116,23 @@ async def refit(folder: Path, window: Window, present: Model | None) -> Refitted
     if child.returncode:
         log.error("refit failed", error=complaint.decode(errors="replace").strip()[-500:])
         return None
-    return msgspec.json.decode(out, type=Refitted)
+    found = msgspec.json.decode(out, type=Refitted)
+    if not found.taken:
+        return found
+    if calibrating() or _stamp(folder / CALIBRATED) != calibrated:
+        (folder / CANDIDATE).unlink()
+        return msgspec.structs.replace(found, taken=False)
+    (folder / CANDIDATE).replace(folder / ONLINE)
+    return found
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes with a file; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def refitted(window: Rows, calibrated: Rows | None, present: Model | None, seed: int = 0) -> tuple[Refitted, Model]:
@@ -140,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
         present = file.read(folder / PRESENT, NODE) if (folder / PRESENT).exists() else None
         found, model = refitted(window, calibrated, present)
         if found.taken:
-            file.write(folder / ONLINE, model)
+            file.write(folder / CANDIDATE, model)
     except (ValueError, OSError, KeyError) as error:
         print(f"refit: {error}", file=sys.stderr)
         return 1

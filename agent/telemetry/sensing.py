@@ -1,6 +1,7 @@
 """The agent's own round of samples: for its life, whatever a sample comes to."""
 
 import asyncio
+import time
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -8,6 +9,7 @@ import structlog
 
 from agent.devices import KnownGpus
 from agent.telemetry.sampler import EVERY_S, Sampler
+from agent.telemetry.swings import Swings
 from scheduler.protocol.messages import DeviceInfo, Health, Report, Target
 from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import Telemetry
@@ -39,10 +41,10 @@ async def sense(
     sampler: Sampler, node: Node, memory: KnownGpus, every_s: float = EVERY_S, predictor: Predictor | None = None
 ) -> None:
     """Until cancelled. GPUs that were not there at first are offered once they are found."""
-    said = ""
+    said, swings = "", Swings(time.monotonic)
     while True:
         try:
-            telemetry = sampler.tick()
+            telemetry = swings.of(sampler.tick())
             if predictor is not None:
                 telemetry = _predicted(predictor, telemetry, node)
             node.take_sample(telemetry, health := sampler.health())

@@ -97,13 +97,14 @@ class Demands:
             frozen=not job.pending and (not job.preemptible or len(open_) < len(held)),
             asked=job.preferred, avoid=self._avoid(job), level=job.priority, min_devices=max(1, shield),
             expects=0 if known else job.menu.min_devices - 1, holders=self.holders(job), shield=shield,
-            queue=job.queue, past_gpu_s=job.past_gpu_s,
+            queue=job.queue, past_gpu_s=job.past_gpu_s, slowdown=self._slowdown(held) if open_ else None,
         )  # fmt: skip
 
     def _room(self, key: tuple[str, str], devices: list[DeviceView]) -> NodeRoom:
         return NodeRoom(
             room_name(*key), key[1], len(devices), sum(self.is_free(device) for device in devices),
             devices[0].switch, max(device.slowdown for device in devices),
+            tuple(d.slowdown for d in sorted(devices, key=lambda d: (not self.is_free(d), d.slowdown))),
         )  # fmt: skip
 
     def _avoid(self, job: JobView) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Pass:
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown(work.job.placement)
+        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown_of(work.job)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -245,5 +245,5 @@ def _improve(now: Pass) -> None:
             now.rooms.take(work.job.placement, work.job)
     for _, id, better in wanted:
         work = now.works[id]
-        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown(work.job.placement):
+        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown_of(work.job):
             make_room(now, work)

@@ -51,7 +51,8 @@ class Options(tuple[Option, ...]):
 class NodeRoom:
     """devices: offered in all. free: held by nobody and promised to nobody, or so once a stopping job is gone.
 
-    switch: that the node hangs on; empty where unknown. slowdown: how many times as long a step takes there.
+    switch: that the node hangs on; empty where unknown. slowdown: how many times as long a step takes on the worst of
+    its devices; slowdowns: on each of them in the order in which gangs get them, empty where they are all alike.
     """
 
     id: str
@@ -60,6 +61,11 @@ class NodeRoom:
     free: int
     switch: str = ""
     slowdown: float = 1.0
+    slowdowns: tuple[float, ...] = ()
+
+    def slowed(self, devices: int) -> float:
+        """How many times as long a step takes on so many of them."""
+        return max(self.slowdowns[:devices], default=self.slowdown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,8 @@ class JobDemand:
     level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
     holders: names under which caps count it. shield: while it runs it keeps at least so many devices; 0 where all may
     be taken from it. queue: where it waits.
-    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work.
+    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work. slowdown: of the
+    devices that it runs on; None for that of its nodes.
     """
 
     id: str
@@ -96,6 +103,7 @@ class JobDemand:
     shield: int = 0
     queue: str = ""
     past_gpu_s: tuple[float, ...] = ()
+    slowdown: float | None = None
 
     @property
     def waits(self) -> bool:

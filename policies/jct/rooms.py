@@ -43,10 +43,14 @@ class Rooms:
         return self._free[self.index[node]]
 
     def slowdown(self, placement: Placement) -> float:
-        """How many times as long a step takes there: a gang is as slow as its slowest node."""
+        """How many times as long a step would take there: a gang is as slow as the slowest device that it gets."""
         if not self._slow:
             return 1.0
-        return max((self.nodes[self.index[node]].slowdown for node in placement), default=1.0)
+        return max((self.nodes[self.index[node]].slowed(count) for node, count in placement.items()), default=1.0)
+
+    def slowdown_of(self, job: JobDemand) -> float:
+        """How many times as long a step of a running job takes, where it is."""
+        return job.slowdown if job.slowdown is not None else self.slowdown(job.placement)
 
     def calmest(self, kinds: Iterable[str]) -> float:
         """The least slowdown of any node of these kinds, whether there is room or not."""

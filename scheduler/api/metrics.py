@@ -1,4 +1,4 @@
-"""Prometheus metrics: counts by queue, state, team and node, never by job."""
+"""Prometheus metrics: counts by queue, state, team and node; of jobs that run, how they get on, by number only."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scheduler.api.device_metrics import device_families
+from scheduler.api.job_metrics import job_families
 from scheduler.core.accounts import shares
 from scheduler.core.caps import use_of
 from scheduler.core.entities import Event, JobState, LeaseState, NodeState
@@ -69,6 +70,7 @@ class Metrics(Collector):
         yield from self._jobs()
         yield from self._devices()
         yield from device_families(self._state)
+        yield from job_families(self._state)
         yield from self._tenants()
         yield from self._forecasts()
         broken = len(violations(self._state))

@@ -142,9 +142,12 @@ class NeighbourView(TypedDict):
 
 class JobView(JobSummary):
     """All that is known of one job. now: the daemon's clock. estimates: what was foreseen of its completion.
-    neighbours: on its devices, now."""
+    neighbours: on its devices, now. step_time_s, bubble_share: of a training that runs, as last measured; the latter is
+    the part of a step in which its ranks compute nothing."""
 
     now: str
+    step_time_s: float | None
+    bubble_share: float | None
     labels: dict[str, str]
     note: str
     entrypoint: str

@@ -126,9 +126,12 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
 def job_view(story: Story, moment: Moment) -> JobView:
     job, spec = story.job, story.job.spec
     cut = ledger(job, story.attempts, moment.now_us)
+    progress = moment.state.progress.get(job.id) if job.state is JobState.ACTIVE else None
     return JobView(
         **job_summary(story, moment),
         now=rfc3339(moment.now_us),
+        step_time_s=progress.step_time_s if progress is not None else None,
+        bubble_share=progress.bubble_share if progress is not None else None,
         labels=spec.labels,
         note=spec.note,
         entrypoint=spec.entrypoint,

@@ -24,6 +24,7 @@ from scheduler.cli.measured import (
     percent,
     rate,
     unknown,
+    value,
 )
 from scheduler.cli.options import Id, Json, Width, table_width
 from scheduler.cli.output import print_json
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 WATCH_S = 2.0
+SAMPLED_S = 0.5
+"""How often agents look at a device."""
 _SHOWN = {
     "busy_percent": "util", "sm_active_percent": "SM", "memory_used_bytes": "memory", "power_w": "power",
     "temperature_c": "temp",
@@ -50,7 +53,7 @@ _DEVICES = (
     TEMPERATURE,
     Column("PCIE", lambda device, _: _traffic(device, "pcie"), right=True, keep=4),
     Column("NVLINK", lambda device, _: _traffic(device, "nvlink"), right=True, keep=1),
-    Column("NOTE", lambda device, _: note(device, _SHOWN), least=16),
+    Column("NOTE", lambda device, _: "; ".join(filter(None, (swinging(device), note(device, _SHOWN)))), least=16),
 )
 _NODES = (
     Column("NODE", lambda node, _: node["id"], least=6),
@@ -94,7 +97,9 @@ def _ask(client: Client, id: int) -> tuple[dict[str, Any], list[Device], list[di
     job = client.job(id)
     ranks = {one["device"]: one["rank"] for attempt in job["attempts"][-1:] for one in attempt["members"]}
     found = client.call("GET", "devices").json()["devices"]
-    devices = [{**device, "rank": ranks.get(device["id"])} for device in found if device["job"] == id]
+    step_s = job["step_time_s"]
+    held = [device for device in found if device["job"] == id]
+    devices = [{**device, "rank": ranks.get(device["id"]), "step_time_s": step_s} for device in held]
     devices.sort(key=lambda device: (device["rank"] is None, device["rank"] or 0))
     places = {device["node"] for device in devices}
     nodes = [node for node in client.call("GET", "nodes").json()["nodes"] if node["id"] in places]
@@ -115,7 +120,9 @@ def _head(job: dict[str, Any]) -> str:
     step = f", step {job['step']}" if job["step"] is not None else ""
     total = f" of {job['total_steps']}" if step and job["total_steps"] else ""
     loss = f", loss {job['loss']:.4g}" if job["loss"] is not None else ""
-    return f"job {job['id']} {job['name']}, {job['state']}{step}{total}{loss}"
+    each = f", {job['step_time_s']:.3g} s each" if step and job["step_time_s"] is not None else ""
+    idle = f", {job['bubble_share']:.0%} bubbles" if job["bubble_share"] is not None else ""
+    return f"job {job['id']} {job['name']}, {job['state']}{step}{total}{each}{idle}{loss}"
 
 
 def _watch(client: Client, id: int, width: int | None) -> None:
@@ -136,6 +143,18 @@ def _drawn(head: str, grids: Sequence[Grid]) -> "Group":
     for grid in grids:
         parts += [Text(""), grid]
     return Group(*parts)
+
+
+def swinging(device: Device) -> str:
+    """That its utilisation swings, and whether with the steps of the job on it (BUB-02); empty where it does not."""
+    depth, period_s, step_s = value(device, "swing_percent"), value(device, "swing_period_s"), device["step_time_s"]
+    if depth is None or period_s is None:
+        return ""
+    from policies.swings import is_of_steps
+
+    if step_s is not None and is_of_steps(period_s, step_s, SAMPLED_S):
+        return f"util swings by {depth:.0f} points with every step: bubbles"
+    return f"util swings by {depth:.0f} points every {period_s:.1f} s"
 
 
 def _traffic(device: Device, link: str) -> str:

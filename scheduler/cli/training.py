@@ -19,6 +19,7 @@ def train(
     schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, zb-h1, interleaved-1f1b, zbv, ...")] = "1f1b",
     microbatches: Annotated[int | None, typer.Option(help="Micro-batch COUNT of a step.")] = None,
     slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
+    offload: Annotated[bool, typer.Option("--offload", help="Keep the optimizer's state in host memory.")] = False,
     cut: Annotated[str, typer.Option(help="Cut into stages evenly by layers, or by measured time.")] = "layers",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="float32, float64, bfloat16 or float16.")] = "float32",
@@ -41,7 +42,7 @@ def train(
         "profile": profile, "measure-after": measure_after,
         "adapt": adapt_with if adapt_with is not None else "" if adapt else None,
     }  # fmt: skip
-    command = ["train", "-"]
+    command = ["train", "-", *(["--offload"] if offload else [])]
     for name, value in options.items():
         command += [] if value is None else [f"--{name}", str(value)]
     for name, values in (("change", change), ("migrate", migrate)):
@@ -51,7 +52,7 @@ def train(
 
 
 def checkpoints(
-    what: Annotated[str, typer.Argument(help="show, verify or half.")],
+    what: Annotated[str, typer.Argument(metavar="show|verify|half", help="What to do with it.")],
     directory: Annotated[str, typer.Argument(metavar="DIR", help="A checkpoint directory.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     out: Annotated[str | None, typer.Option(help="half: the folder for copies in half precision.")] = None,

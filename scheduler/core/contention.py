@@ -73,8 +73,8 @@ def _note(turn: Turn, kind: str, id: str, text: str) -> None:
     device = turn.state.devices[id]
     held = (one for one in turn.state.leases.values() if one.device == id and one.state is LeaseState.HELD)
     job = next((lease.job for lease in held if lease.job in turn.state.jobs), None)
-    turn.note(kind, f"GPU {device.index}: {text}", job=job, node=device.node, data={"device": id})
-    turn.replan()
+    if turn.note(kind, f"GPU {device.index}: {text}", job=job, node=device.node, data={"device": id}):
+        turn.replan()
 
 
 def _tell_fallback(turn: Turn, node: str, telemetry: Telemetry) -> None:

@@ -43,10 +43,12 @@ def _judge_devices(turn: Turn, node: str, reasons: dict[str, str]) -> None:
         device = turn.state.devices.get(id)
         if device is None or device.node != node or (device.healthy, device.reason) == (not reason, reason):
             continue
+        if not reason and not turn.may_note("DeviceWell"):
+            continue  # it goes to and fro: the good news can wait, and comes with every beat
         turn.put(replace(device, healthy=not reason, reason=reason))
         kind, text = ("DeviceUnwell", reason) if reason else ("DeviceWell", "can be used again")
-        turn.note(kind, f"device {id}: {text}", actor=ACTOR, node=node, data={"device": id})
-        turn.replan()
+        if turn.note(kind, f"device {id}: {text}", actor=ACTOR, node=node, data={"device": id}):
+            turn.replan()
 
 
 def _judge_node(turn: Turn, node: str, reason: str) -> None:
@@ -57,7 +59,7 @@ def _judge_node(turn: Turn, node: str, reason: str) -> None:
         state.undrained.pop(node, None)
     elif not reason:
         state.undrained.pop(node, None)
-        if drain is not None:
+        if drain is not None and turn.may_note("NodeWell"):
             _resume(turn, node, drain)
     elif drain is not None:
         if drain.reason != reason:

@@ -44,6 +44,7 @@ from scheduler.core.records import (
     Team,
     User,
 )
+from scheduler.core.restraint import Said
 from scheduler.protocol.messages import Evaluation, Phase, Report
 from scheduler.protocol.telemetry import Telemetry
 
@@ -56,6 +57,7 @@ class Progress:
     step: int | None = None
     loss: float | None = None
     step_time_s: float | None = None
+    bubble_share: float | None = None
     saved: int | None = None
     first_evaluation: Evaluation | None = None
     last_evaluation: Evaluation | None = None
@@ -157,7 +159,8 @@ class State:
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
     took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
-    sample of each node. contested: devices that are slowed down now.
+    sample of each node. contested: devices that are slowed down now. said: how often agents have caused events of each
+    kind lately.
     """
 
     epoch: int
@@ -204,6 +207,7 @@ class State:
     observed: dict[int, dict[tuple[str, ParallelPlan], Observed]] = field(default_factory=dict)
     sensed: dict[str, Sensed] = field(default_factory=dict)
     contested: dict[str, Contested] = field(default_factory=dict)
+    said: dict[tuple[str, str], Said] = field(default_factory=dict)
     version: int = 0
     planning: bool = False
     plan_wanted: bool = False

@@ -30,7 +30,7 @@ from scheduler.core.turn import Turn
 
 def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Effects:
     """Take one event at one moment (microseconds, never backwards) and say what is to be done about it."""
-    turn = Turn(state, now, settings)
+    turn = Turn(state, now, settings, speaker=_speaker(event))
     match event:
         case Submit():
             requests.submit(turn, event)
@@ -67,6 +67,16 @@ def step(state: State, event: CoreEvent, now: int, settings: CoreSettings) -> Ef
             forget_old_jobs(state, now, settings)
     follow_ends(turn)
     return turn.out
+
+
+def _speaker(event: CoreEvent) -> str:
+    """Whose message it is, where it is an agent's."""
+    match event:
+        case NodeHello():
+            return event.public_key
+        case NodeReports() | NodeHeard():
+            return event.node
+    return ""
 
 
 def _node_reports(turn: Turn, event: NodeReports) -> None:

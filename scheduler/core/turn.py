@@ -5,18 +5,20 @@ from typing import Any
 
 from scheduler.core.effects import Effects
 from scheduler.core.entities import Entity
+from scheduler.core.restraint import REPEATABLE, has_room, may_say
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 
 
 @dataclass(slots=True)
 class Turn:
-    """now: microseconds of the daemon's clock."""
+    """now: microseconds of the daemon's clock. speaker: the node, or the key, whose message is taken; "" for none."""
 
     state: State
     now: int
     settings: CoreSettings
     out: Effects = field(default_factory=Effects)
+    speaker: str = ""
 
     def put(self, entity: Entity) -> None:
         self.state.put(entity, self.out)
@@ -31,10 +33,22 @@ class Turn:
         attempt: int | None = None,
         node: str | None = None,
         data: dict[str, Any] | None = None,
-    ) -> None:
+    ) -> bool:
+        """One line of the story. False: an agent has said too much of this kind, and it is left out."""
+        if self.speaker and kind in REPEATABLE:
+            allowance = may_say(self.state.said, (self.speaker, kind), self.now)
+            if allowance.first_too_many:
+                self.state.note(self.out, self.now, "EventsLeftOut", allowance.told(kind), node=node)
+            if not allowance.may:
+                return False
         self.state.note(
             self.out, self.now, kind, message, actor=actor, job=job, attempt=attempt, node=node, data=data
         )
+        return True
+
+    def may_note(self, kind: str) -> bool:
+        """Whether one more line of this kind would be written now."""
+        return not self.speaker or kind not in REPEATABLE or has_room(self.state.said, (self.speaker, kind), self.now)
 
     def replan(self) -> None:
         """Something changed that a scheduling pass should see."""

@@ -27,6 +27,8 @@ def plausible(report: Report) -> Report:
     unknown |= {name: None for name in _NUMBERS if abs(getattr(report, name) or 0) > MOST}
     if report.step_time_s is not None and not 0 < report.step_time_s <= LONGEST_S:
         unknown["step_time_s"] = None
+    if report.bubble_share is not None and not 0 <= report.bubble_share <= 1:
+        unknown["bubble_share"] = None
     for name in ("first_evaluation", "last_evaluation"):
         found: Evaluation | None = getattr(report, name)
         if found is not None and not (_is_count(found.step) and math.isfinite(found.loss)):

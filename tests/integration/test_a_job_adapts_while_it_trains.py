@@ -13,6 +13,7 @@ from gang import Site, curve, log, member_pids, metrics, plan
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import LayerProfile, ModelProfile
 from scheduler.protocol.messages import Cause, Phase
+from scheduler.protocol.slowdown import Slowdown, Source
 from scheduler.protocol.spec import AdaptSpec, AttemptSpec
 from worker.launcher import Launched
 from worker.versions import WINDOW
@@ -211,7 +212,7 @@ def test_a_stop_and_a_next_generation_come_before_a_revision(site: Site, tmp_pat
     smaller = plan((0, 4, 8, 12), microbatches=8, size=2)
     launched.change(smaller)
     launched.wait(Launched.is_running)
-    weather.is_calm()  # each generation has its own idea of what is normal
+    weather.is_calm()  # the next generation begins undisturbed
     launched.wait(lambda it: it.pilot.generation == 2)
     assert launched.pilot.revision == 0, "the change came first"
     step = launched.pilot.step or 0
@@ -223,6 +224,48 @@ def test_a_stop_and_a_next_generation_come_before_a_revision(site: Site, tmp_pat
     launched.wait()
     assert {report.cause for report in launched.reports.values()} == {Cause.STOPPED}, log(launched)
     assert launched.pilot.saved == launched.pilot.step
+    found = curve(launched)
+    assert found == undisturbed(site, len(found))
+
+
+def test_a_device_that_is_slow_while_the_job_is_resized_is_found_slow_by_the_next_generation(
+    site: Site, tmp_path: Path
+) -> None:
+    """Another member is the pilot then; what the job was like undisturbed is left to it."""
+    weather = Weather(tmp_path)
+    launched = site.launch(HOME, adapting(site, weather, directory=None))
+    launched.wait(begun)
+    smaller = plan((0, 4, 8, 12), microbatches=8, size=2)
+    weather.slows(m1=3.0)
+    launched.change(smaller)
+    launched.wait(lambda it: it.pilot.generation == 2 and it.pilot.revision >= 1)
+    assert sizes(launched.pilot.plan)[1] < 4
+    assert "rank 1 computes" in launched.pilot.message
+    weather.is_calm()
+    launched.wait(lambda it: it.pilot.plan == smaller)
+    launched.stop(grace_s=0)
+    launched.wait()
+    found = curve(launched)
+    assert found == undisturbed(site, len(found))
+
+
+def test_a_neighbour_that_an_agent_foresees_from_the_first_step_on_is_no_part_of_what_is_normal(
+    site: Site, tmp_path: Path
+) -> None:
+    weather = Weather(tmp_path)
+    weather.slows(m1=3.0)
+    launched = site.launch(HOME, adapting(site, weather, directory=None))
+    launched.wait(Launched.is_running)
+    launched.tell(
+        Slowdown(
+            device="cpu-1", ratio=3.0, low=2.0, high=4.0, confidence=0.9, source=Source.FOREST, contested=True
+        )
+    )
+    launched.wait(lambda it: it.pilot.revision >= 1)
+    assert sizes(launched.pilot.plan)[1] < 3
+    assert "rank 1 computes" in launched.pilot.message
+    launched.stop(grace_s=0)
+    launched.wait()
     found = curve(launched)
     assert found == undisturbed(site, len(found))
 

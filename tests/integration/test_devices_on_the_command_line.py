@@ -101,6 +101,20 @@ def test_top_shows_a_jobs_devices_by_rank_and_its_nodes(jct, job):
     assert rest == TOP
 
 
+def test_bub02_top_tells_of_devices_that_swing_and_whether_with_the_steps(jct, job, cluster):
+    assert cluster.state.progress[job].step_time_s is not None
+    cluster.state.progress[job].step_time_s, cluster.state.progress[job].bubble_share = 4.0, 0.31
+    swings = {"swing_percent": 62.0, "swing_period_s": 4.1}
+    for beat, (period_s, said) in enumerate(((4.1, "with every step: bubbles"), (9.0, "every 9.0 s")), 2):
+        values = VALUES | swings | {"swing_period_s": period_s}
+        devices = (DeviceSample(id="n0-1", age_s=0.5, values=values),)
+        cluster._step(NodeHeard(node="n0", session="s0", beat=beat, telemetry=Telemetry(number=9, devices=devices)))
+        out = jct("top", job, "-w", 80)
+        assert f"n0/1: util swings by 62 points {said}" in out
+        assert "4 s each, 31% bubbles" in out.splitlines()[0]
+        assert max(map(len, out.splitlines()[1:])) <= 80
+
+
 def test_top_of_a_job_without_devices_says_so(jct, job):
     fields = {"name": "big", "entrypoint": "m:f", "workdir": "/w", "gpus": 4}
     waiting = Client.from_config().call("POST", "jobs", body={"job": fields}).json()["id"]

@@ -1,6 +1,9 @@
 """`jct train` runs a job without a daemon, changes its shape by script; `jct checkpoints` explains what it saved."""
 
 import json
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +13,7 @@ import pytest
 import yaml
 from gang import JOBS
 
+ROOT = Path(__file__).parents[2]
 JCT = [str(Path(sys.executable).parent / "jct")]
 
 
@@ -56,6 +60,17 @@ def test_scripted_changes_come_at_their_steps_and_change_no_bit(job_file: Path, 
     assert (checkpoint["step"], len(checkpoint["stages"]), len(checkpoint["layers"])) == (12, 2, 8)
 
 
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    lines = (ROOT / "docs" / "training.md").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("jct train examples/")]
+    command = [*JCT, *shlex.split(line)[1:], "--steps", "10"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    plans = [json.loads(one)["plan"] for one in (tmp_path / "run.jsonl").read_text().splitlines() if '"loss"' in one]
+    assert [plans[step - 1] for step in (4, 5, 8)] == ["2×8 1f1b", "4×8 zb-h1", "4×8 zb-h1"]
+
+
 def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
     directory = tmp_path / "kept"
     assert train(job_file, "--steps", "2", "--checkpoint", str(directory)).returncode == 0
@@ -84,6 +99,11 @@ def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
         (["--change", "13:stages=2"], "a change before step 13: the job has 12 steps"),
         (["--profile", "profile.json"], "--profile needs 100 steps after the first 50"),
         (["--dtype", "int8"], "jct train: error: argument --dtype"),
+        (["--change", "5:offload=yes"], "offload=on|off"),
+        (["--metrics", "/dev/null/run.jsonl"], "--metrics /dev/null/run.jsonl: Not a directory; name a file that can"),
+        (["--metrics", "no/such/folder/run.jsonl"], "No such file or directory; name a file that can be written"),
+        (["--profile", "/", "--steps", "200"], "--profile /: Is a directory; name a file that can be written"),
+        (["--checkpoint", "/dev/null/kept"], "--checkpoint /dev/null/kept: Not a directory; name a directory or URL"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused(job_file: Path, options: list[str], words: str) -> None:
@@ -105,6 +125,34 @@ def test_going_on_from_a_checkpoint_is_told(job_file: Path, tmp_path: Path) -> N
     kept = ["--checkpoint", str(tmp_path / "kept")]
     assert "goes on" not in train(job_file, "--steps", "2", *kept).stdout
     assert f"goes on after step 2, from {tmp_path / 'kept'}\n" in train(job_file, "--steps", "3", *kept).stdout
+
+
+def test_a_checkpoint_with_all_steps_is_told_to_leave_nothing_to_train(job_file: Path, tmp_path: Path) -> None:
+    kept = ["--checkpoint", str(tmp_path / "kept")]
+    assert train(job_file, "--steps", "2", *kept).returncode == 0
+    for _ in range(2):
+        again = train(job_file, "--steps", "2", *kept)
+        assert again.returncode == 0
+        assert f"nothing to train: of 2 steps {tmp_path / 'kept'} has 2\n  --steps 4 trains on" in again.stdout
+        assert "gradient norm" not in again.stdout
+    assert "goes on after step 2" in train(job_file, "--steps", "4", *kept).stdout
+
+
+def test_the_optimizer_goes_to_host_memory_and_comes_back(job_file: Path, tmp_path: Path) -> None:
+    plain, offloaded = tmp_path / "plain.jsonl", tmp_path / "offloaded.jsonl"
+    changes = ["--change", "4:offload=off", "--change", "6:offload=on"]
+    options = ["--stages", "2", "--microbatches", "8", "--offload", *changes]
+    run = train(job_file, "--steps", "6", *options, "--metrics", str(offloaded))
+    assert run.returncode == 0, run.stderr
+    alone = train(job_file, "--steps", "6", "--microbatches", "8", "--metrics", str(plain))
+    assert alone.returncode == 0
+    assert losses(offloaded) == losses(plain)
+
+
+def test_help_names_what_can_be_asked_of_checkpoints() -> None:
+    said = subprocess.run([*JCT, "checkpoints", "--help"], capture_output=True, text=True, check=True).stdout
+    assert "what" not in said
+    assert "show|verify|half" in said
 
 
 def test_a_job_told_to_adapt_moves_layers_away_from_a_slow_device(tmp_path: Path) -> None:
@@ -137,8 +185,11 @@ def test_interrupted_it_saves_and_leaves_nothing_running(job_file: Path, tmp_pat
         assert run.stdout is not None
         next(line for line in run.stdout if line.startswith("step 5:"))
         run.send_signal(number)
-        run.stdout.read()
-    assert run.returncode == 1
+        *_, last = run.stdout
+    assert run.returncode == 128 + number
+    said = re.fullmatch(rf"jct train: interrupted after step (\d+); the checkpoint of step (\d+) is in {kept}\n", last)
+    assert said is not None
+    assert said[1] == said[2]
     assert list(kept.glob("step-*/manifest.json")), "it was saved before jct ended"
 
 

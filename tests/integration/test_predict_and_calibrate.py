@@ -72,6 +72,33 @@ def test_features_that_are_none_are_bad_usage(tmp_path, trained, text):
     assert "no JSON object of numbers and nulls" in err
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ({"own_wait_percnt": 1.0}, "has no feature 'own_wait_percnt' (did you mean 'own_wait_percent'?)"),
+        ({"colour": 1.0, "busy_percent": 2.0}, "schema node 1 has no feature 'colour'\n"),
+        ({f"name{at}": None for at in range(9)}, "'name4' and 4 more"),
+    ],
+)
+def test_a_feature_that_is_none_is_named_with_the_nearest_that_is_one(tmp_path, trained, names, said):
+    """A misspelt one would count as missing."""
+    (tmp_path / "features.json").write_text(json.dumps(names))
+    code, out, err = agent("predict", "--features", tmp_path / "features.json", "--model", trained)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_files_that_are_not_there_or_are_folders_are_told_as_such(tmp_path, trained, features):
+    for path, said in ((tmp_path / "none.json", "there is no such file"), (tmp_path, "cannot be read: Is a directory")):
+        code, out, err = agent("predict", "--features", path, "--model", trained)
+        assert (code, out) == (2, "")
+        assert err == f"jct-agent predict: {path}{':' if 'no such' in said else ''} {said}\n"
+    for path, said in ((tmp_path / "none.npz", "there is no such file"), (tmp_path, "it is no plain file")):
+        code, _, err = agent("predict", "--features", features, "--model", path)
+        assert code == 1
+        assert said in err
+
+
 def test_bad_options_of_a_calibration():
     for arguments in (["--minutes", "0"], ["--minutes", "soon"], ["--stages", "1"], []):
         code, _, err = agent("calibrate", "--out", "/nonexistent", *arguments) if arguments else agent("calibrate")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from gang import Site, curve, log, plan
+from gang import Site, curve, log, metrics, plan
 
 from policies.ir.plan import ParallelPlan
 from scheduler.protocol.messages import Cause
@@ -56,6 +56,21 @@ CASES = [
 def test_equal_to_one_process(site: Site, alone: dict, schedule: str, stage_rank: tuple[int, ...]) -> None:
     launched = run(site, on_ranks(schedule, stage_rank))
     assert curve(launched) == alone[4]
+
+
+def test_numbers_as_inputs_and_running_means_change_nothing(site: Site) -> None:
+    """No input's gradient is asked for; what is computed twice is counted once. Validation sees the running means."""
+    whole = plan((0, 3, 8))
+    again = replace(whole, stages=tuple(replace(stage, recompute=True) for stage in whole.stages))
+    found = []
+    for shape in (plan((0, 8), schedule="gpipe"), whole, plan((0, 3, 8), schedule="zb-h1"), again):
+        launched = site.launch(shape, site.spec(entrypoint="buffered:job", directory=None))
+        launched.wait()
+        assert launched.pilot.cause is Cause.FINISHED, log(launched)
+        told = ("step", "loss_hex", "grad_norm_hex", "validation_loss_hex")
+        found.append([[line.get(key) for key in told] for line in metrics(launched)])
+    assert len(found[0]) == 12 + 13
+    assert found[1:] == [found[0]] * 3
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])

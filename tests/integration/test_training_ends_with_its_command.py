@@ -1,5 +1,6 @@
 """`jct train` that is killed, or whose output nobody reads any more, leaves no training behind that nobody sees."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,8 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from gang import JOBS
+
+from worker import processes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+JCT = Path(sys.executable).with_name("jct")
 TAG = "JCT_TEST_TAG"
 
 
@@ -26,15 +31,31 @@ def left(tag: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("how", ["killed", "unread"])
+def named(tag: str, name: str) -> list[int]:
+    """Those of them with this name, as ps shows it."""
+    found = []
+    for pid in left(tag):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().startswith(name):
+                found.append(int(pid))
+    return found
+
+
+def nothing_left(tag: str) -> bool:
+    until = time.monotonic() + 30
+    while left(tag) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left(tag) == []
+
+
+@pytest.mark.parametrize("how", ["killed", "worker killed", "unread"])
 def test_nothing_goes_on_unseen(tmp_path: Path, how: str) -> None:
     job = yaml.safe_load((EXAMPLES / "mlp.yaml").read_text())
     job["arguments"]["steps"] = 10**8
     job |= {"workdir": str(EXAMPLES), "checkpoint": {"dir": str(tmp_path / "kept"), "every": "1h"}}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     tag = f"{tmp_path}-{how}"
-    jct = Path(sys.executable).with_name("jct")
-    command = [str(jct), "train", str(tmp_path / "job.yaml"), "--microbatches", "2"]
+    command = [str(JCT), "train", str(tmp_path / "job.yaml"), "--microbatches", "2"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, TAG: tag}, text=True
     ) as training:
@@ -43,10 +64,28 @@ def test_nothing_goes_on_unseen(tmp_path: Path, how: str) -> None:
         assert left(tag)
         if how == "killed":
             training.send_signal(signal.SIGKILL)
+        if how == "worker killed":
+            (worker,) = [p for p in processes.descendants(training.pid) if p.parent == training.pid]
+            processes.kill(worker)
         training.stdout.close()
         training.wait(timeout=60)
-    until = time.monotonic() + 30
-    while left(tag) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert left(tag) == []
+    assert nothing_left(tag)
     assert list((tmp_path / "kept").glob("step-*")), "what it had done is saved"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_the_model_is_probed_it_ends_at_once(tmp_path: Path, number: int) -> None:
+    job = {"name": "slow", "entrypoint": "sleeping:job", "workdir": str(JOBS), "arguments": {"block_s": 60.0}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    tag = f"{tmp_path}-probe"
+    with subprocess.Popen(
+        [str(JCT), "train", str(tmp_path / "job.yaml")], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, TAG: tag}, text=True, start_new_session=True,
+    ) as training:  # fmt: skip
+        while not named(tag, "jct 0.1/0") and training.poll() is None:
+            time.sleep(0.05)
+        os.killpg(training.pid, number)  # as a terminal does at Ctrl-C
+        said, errors = training.communicate(timeout=60)
+    assert training.returncode == 128 + number
+    assert (said, errors) == ("", "")
+    assert nothing_left(tag)

@@ -49,7 +49,9 @@ numbers = st.integers(0, 5)
 def events() -> SearchStrategy[Event]:
     """Anything in any order, with answers that may be late, repeated or about something else."""
     return st.one_of(
-        st.builds(Observed, st.builds(slowed, factors), st.one_of(st.none(), st.floats(0.1, 2))),
+        st.builds(
+            Observed, st.builds(slowed, factors), st.one_of(st.none(), st.floats(0.1, 2)), st.booleans(), st.booleans()
+        ),
         st.builds(Pressed, st.integers(0, RANKS - 1)),
         st.builds(Planned, st.one_of(st.none(), st.sampled_from([Candidate(plan, 0.5, 0.1) for plan in OTHERS]))),
         st.builds(Acknowledged, numbers, st.integers(0, RANKS), st.just(RANKS), st.sampled_from(["", "", "it cannot"])),
@@ -159,6 +161,38 @@ def test_where_an_agents_forecast_agrees_half_the_time_is_enough() -> None:
     assert machine.handle(0, Observed(slowed(2.0), 1.0, foreseen=True)) == []
     assert machine.handle(14, Observed(slowed(2.0), 1.0, foreseen=True)) == []
     assert machine.handle(15, Observed(slowed(2.0), 1.0, foreseen=True)) == [Plan(slowed(2.0))]
+
+
+def test_what_is_only_foretold_is_held_and_cooled_down_like_any_other() -> None:
+    machine = loop()
+    assert machine.handle(0, Observed(slowed(2.0), 1.0, foretold=True)) == []
+    assert machine.handle(29, Observed(slowed(2.0), 1.0, foretold=True)) == []
+    assert machine.handle(30, Observed(slowed(2.0), 1.0, foretold=True)) == [Plan(slowed(2.0))]
+    for instruction in (Planned(Candidate(OTHERS[0], 0.7, 0.1)), Acknowledged(1, RANKS, RANKS), Switched(1)):
+        machine.handle(31, instruction)
+    for i in range(CONFIRMING_STEPS):
+        assert machine.handle(32 + i, Observed(slowed(2.0), 1.3)) == [], "slower than before it came, and right"
+    for now in range(60, 331, 10):
+        assert machine.handle(now, Observed(slowed(4.0), 1.3, foretold=True)) == []
+    assert machine.handle(331, Observed(slowed(4.0), 1.3, foretold=True)) == [Plan(slowed(4.0))]
+
+
+def test_what_was_foretold_and_has_not_come_is_taken_back_and_then_rests() -> None:
+    machine = loop()
+    for now in (0, 30):
+        machine.handle(now, Observed(slowed(2.0), 1.0, foretold=True))
+    for event in (Planned(Candidate(OTHERS[0], 0.7, 0.1)), Acknowledged(1, RANKS, RANKS), Switched(1)):
+        machine.handle(31, event)
+    for i in range(CONFIRMING_STEPS - 1):
+        assert machine.handle(32 + i, Observed(CALM, 0.9)) == []
+    said, back = machine.handle(50, Observed(CALM, 0.9))
+    assert said == Say("revision 1 is taken back: what its agent foresaw has not come")
+    assert back == Prepare(2, HOME)
+    for event in (Acknowledged(2, RANKS, RANKS), Switched(2)):
+        machine.handle(51, event)
+    for now in range(60, 2000, 10):
+        assert machine.handle(now, Observed(CALM, 1.0)) == []
+    assert machine.plan == HOME
 
 
 def test_a_missing_acknowledgement_leaves_the_job_on_its_last_stable_plan() -> None:

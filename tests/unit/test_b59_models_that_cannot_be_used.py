@@ -141,6 +141,13 @@ def summed(path, **arrays):
     return changed(path, {"sum": file._sum(parts)}, **arrays)
 
 
+def test_trees_that_predict_the_same_for_everything(path):
+    with np.load(path) as found:
+        constant = np.full_like(found["value"], 0.3)
+    with pytest.raises(BadModel, match="the same for everything"):
+        file.read(summed(path, value=constant))
+
+
 def test_trees_that_do_not_end_or_lead_outside(path):
     with np.load(path) as found:
         children, value, feature, roots = (found[name] for name in ("children", "value", "feature", "roots"))

@@ -1,6 +1,8 @@
 """A change of cut is taken if it pays under what disturbs now, and nothing is moved that costs more than it gains."""
 
 import itertools
+import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,10 +12,14 @@ from policies.cost import LayerCosts
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind, Link
 from policies.model.profile import LayerProfile, ModelProfile
-from policies.pricing import make_plan
+from policies.pricing import make_plan, split
 from worker.adapt.candidates import Terms, best_change, bounds_of
+from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator
+from worker.adapt.forecast import Forecast
+from worker.adapt.meter import StageTimes
 from worker.adapt.pricing import moved_bytes, pays, step_s
 from worker.adapt.situation import Ground, Situation
+from worker.adapt.statistics import Memory, Reading
 
 LAYERS, SIZE = 10, 1
 
@@ -107,3 +113,58 @@ def test_only_what_has_to_travel_is_counted() -> None:
     both = pipeline(0, 3, 5, 8, 10, shares=(4, 4))
     assert moved_bytes(both, pipeline(0, 4, 5, 8, 10, shares=(4, 4)), ground()) == 2 * 3 * 1000
     assert moved_bytes(HOME, HOME, ground()) == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_dyn21_the_gain_of_the_chosen_plan_is_within_a_tenth_of_the_predicted_one(seed: int) -> None:
+    """Layers of known durations; the job knows them as a probe does, with an error, and by its stages' own times."""
+    chance = random.Random(seed)
+    durations = [[chance.uniform(0.008, 0.012) for _ in range(3)] for _ in range(16)]
+    layers = [LayerProfile("layer", *seconds, 1000, 0, 1000) for seconds in durations]
+    home = make_plan((0, 4, 8, 12, 16), (8,), SIZE, "1f1b")
+    slow = [1.0] * 4
+    slow[chance.randrange(4)] = chance.uniform(1.5, 3.0)
+
+    def seen(layer: LayerProfile) -> LayerProfile:
+        names = ("forward_s", "backward_input_s", "backward_weight_s")
+        return replace(layer, **{name: getattr(layer, name) * chance.uniform(0.95, 1.05) for name in names})
+
+    def reading(factors: list[float]) -> Reading:
+        costs = LayerCosts(ModelProfile("true", SIZE, "cpu", tuple(layers)))
+        own = [costs.stage(stage.first, stage.stop) for stage in home.stages]
+        times = {
+            (at, at): StageTimes(one.forward_s * factors[at], (one.compute_s - one.forward_s) * factors[at])
+            for at, one in enumerate(own)
+        }
+        return Reading(times, (0,) * 4, (Memory(),) * 4, (Forecast(),) * 4)
+
+    job = Estimator(ModelProfile("probed", SIZE, "cpu", tuple(map(seen, layers))), home)
+    for _ in range(WARM_UP + BASELINE):
+        job.take(reading([1.0] * 4))
+    for _ in range(RECENT):
+        job.take(reading(slow))
+    assert job.ground is not None
+    assert job.situation is not None
+    found = best_change(home, home, job.ground, job.situation.rounded(0.2), terms())
+    assert found is not None
+    predicted = step_s(home, job.ground, job.situation) / found.step_s
+    truth = Ground(LayerCosts(ModelProfile("true", SIZE, "cpu", tuple(layers))), DeviceKind("cpu"))
+    real = step_s(home, truth, Situation(tuple(slow))) / step_s(found.plan, truth, Situation(tuple(slow)))
+    assert real == pytest.approx(predicted, rel=0.1)
+
+
+@given(st.integers(2, 64), st.floats(0.05, 20))
+def test_dyn35_two_replicas_have_their_shares_by_speed_to_one_sample(count: int, speed: float) -> None:
+    """Each has one at least."""
+    ideals = count * speed / (speed + 1), count / (speed + 1)
+    for taken, ideal in zip(split(count, [speed, 1.0]), ideals, strict=True):
+        assert abs(taken - max(1.0, min(count - 1.0, ideal))) <= 1
+
+
+@given(st.integers(6, 64), st.lists(st.floats(0.1, 10), min_size=1, max_size=6))
+def test_dyn35_no_share_ends_sooner_with_one_sample_elsewhere(count: int, speeds: list[float]) -> None:
+    shares = split(count, speeds)
+    assert sum(shares) == count
+    for taken, speed in zip(shares, speeds, strict=True):
+        if taken > 1:
+            assert all((share + 1) / other >= taken / speed - 1e-9 for share, other in zip(shares, speeds, strict=True))

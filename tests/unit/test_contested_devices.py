@@ -29,7 +29,7 @@ class Cluster(SmallCluster):
         devices = tuple(sample(f"n0-{at}", ratios.get(f"d{at}")) for at in range(2))
         self.beats += 1
         telemetry = Telemetry(number=self.beats, devices=devices, predictor="cpu: a forest", fallback=fallback)
-        self._step(NodeHeard(node=node, session=f"s{node[1:]}", beat=self.beats, telemetry=telemetry))
+        self._step(NodeHeard(node=node, session=self.state.said_hello[node], beat=self.beats, telemetry=telemetry))
 
     def told(self, *kinds: str) -> list[tuple[str, str | None, int | None, str]]:
         events = self.ring.after(0, 1000)
@@ -165,6 +165,20 @@ def test_a_job_that_waits_for_calmer_devices_says_so(cluster):
     waiting = cluster.state.jobs[2]
     assert (waiting.reason_code, waiting.state) == ("Interference", "QUEUED")
     assert "neighbours slow 2 of them (n0): a step takes up to 3 times as long" in waiting.reason
+
+
+def test_a_job_that_fits_beside_the_slow_device_of_a_node_does_not_wait_for_a_calm_node(cluster):
+    """What a step would take on a device that it would not get is no reason."""
+    cluster._policy = registry.find("jct")
+    cluster.hear(d0=3.0)
+    for name in ("fills the calm node", "has room on half of the other"):
+        gpus = {"min": 1, "max": 2}
+        asyncio.run(cluster.submit(parse_document({**JOB, "name": name, "gpus": gpus}), name, "eva", None))
+        cluster.advance(10)
+        cluster.hear(d0=3.0)
+    placed = {lease.job: lease.device for lease in cluster.state.leases.values()}
+    assert placed == {1: placed[1], 2: "n0-1"}
+    assert placed[1].startswith("n1")
 
 
 def test_a_device_for_which_the_message_had_no_room_stays_as_it_was(cluster):

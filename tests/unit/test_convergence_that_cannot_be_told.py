@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from policies.convergence import Noise
-from worker.convergence import FILE_NAME, LEAST, Measuring, _Record
+from worker.convergence import FILE_NAME, LEAST, Curve, Measuring, _Record
 
 
 def written(folder, loss: float = 2.0, **found: float) -> bool:
@@ -15,7 +15,9 @@ def written(folder, loss: float = 2.0, **found: float) -> bool:
     noise = Noise(1.0, values["variance"])
     measuring = object.__new__(Measuring)
     measuring._records = deque([_Record([1.0], values["changed"], values["moved"], noise)] * LEAST)
-    measuring._losses = [*[2.0] * LEAST, loss]
+    measuring._losses = Curve()
+    for seen in [*[2.0] * LEAST, loss]:
+        measuring._losses.take(seen)
     measuring._write(folder)
     return (folder / FILE_NAME).exists()
 

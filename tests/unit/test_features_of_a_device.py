@@ -167,3 +167,32 @@ def test_what_a_busy_process_of_this_machine_uses_is_seen():
     if found is None:
         pytest.skip("this kernel does not count what threads run and wait")
     assert found.busy_percent + found.wait_percent > 50
+
+
+def crowd(busy_percent: float, wait_percent: float, host_percent: float, gangs: dict[str, tuple[int, int]]):
+    """Four members, each on a CPU slot of its own, on two cores."""
+    slots = [f"slot-{at}" for at in range(4)]
+    sample = Telemetry(
+        number=1, devices=tuple(core(100.0, slot) for slot in slots), host={"busy_percent": host_percent},
+    )  # fmt: skip
+    own = dict.fromkeys(slots, OwnUse(busy_percent, wait_percent, 1.0))
+    return Features(cores=2).of(sample, 0.0, own, gangs)["slot-0"]
+
+
+def test_a_gang_that_is_crowded_by_itself_has_no_neighbour():
+    found = crowd(50.0, 50.0, 100.0, {f"slot-{at}": (4, 1) for at in range(4)})
+    assert (found["own_wait_percent"], found["foreign_busy_percent"]) == (0.0, 0.0)
+
+
+def test_in_a_crowd_the_part_that_strangers_have_is_still_seen():
+    """Of 200%, the gang has 120 and strangers 80: of 70 ms in which a member waits for 30, they had 70 x 80 / 170."""
+    found = crowd(30.0, 70.0, 100.0, {f"slot-{at}": (4, 1) for at in range(4)})
+    waited = 70 * 80 / (80 + 90)
+    assert found["own_wait_percent"] == pytest.approx(100 * waited / (30 + waited))
+    assert found["foreign_busy_percent"] == pytest.approx(40.0)
+
+
+def test_another_jobs_members_are_neighbours():
+    found = crowd(50.0, 50.0, 100.0, {f"slot-{at}": (4 + at // 2, 1) for at in range(4)})
+    assert found["own_wait_percent"] == pytest.approx(40.0)
+    assert found["foreign_busy_percent"] == 50.0

@@ -1,12 +1,13 @@
 """Refitting online: from what running jobs show, in a process of its own, and only where the new forest is better."""
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
 from forests import CPU, model, rows
 
-from agent.forest import file, refit
+from agent.forest import calibrating, file, refit
 from agent.forest.model import Hardware
 from agent.forest.refit import MOST_ROWS, ROW_S, Window, refitted
 from agent.forest.rows import save
@@ -108,3 +109,45 @@ def test_with_too_few_rows_nothing_is_started(tmp_path):
 
     asyncio.run(scene())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_learned_is_dropped_where_a_calibration_runs_or_has_ended_meanwhile(tmp_path):
+    """It measured later, and on purpose."""
+    assert asyncio.run(refit.refit(tmp_path, window(tilt=1.6), model(CPU, trees=60), lambda: True)).taken is False
+    assert list(tmp_path.glob("online.npz")) == list(tmp_path.glob("candidate.npz")) == []
+
+    def calibrated() -> bool:
+        save(tmp_path / "rows.npz", rows(30))
+        return False
+
+    assert asyncio.run(refit.refit(tmp_path, window(tilt=1.6), model(CPU, trees=60), calibrated)).taken is False
+    assert list(tmp_path.glob("online.npz")) == []
+
+
+def test_nothing_is_refitted_while_a_calibration_runs(tmp_path):
+    async def scene() -> list[object]:
+        asked: list[object] = []
+
+        def calibrating() -> bool:
+            asked.append(None)
+            if len(asked) == 3:
+                task.cancel()
+            return True
+
+        task = asyncio.create_task(refit.refit_regularly(tmp_path, window(), lambda: None, 0.0, calibrating))
+        await asyncio.gather(task, return_exceptions=True)
+        return asked
+
+    assert len(asyncio.run(scene())) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_calibration_is_known_on_the_machine_for_as_long_as_it_runs():
+    name = f"\0jct-test {os.getpid()}"
+    assert not calibrating.runs_here(name)
+    with calibrating.calibration(name) as alone:
+        assert alone
+        assert calibrating.runs_here(name)
+        with calibrating.calibration(name) as second:
+            assert not second
+    assert not calibrating.runs_here(name)

@@ -108,3 +108,16 @@ def test_every_gradient_becomes_the_sum() -> None:
 def test_small_layers_travel_together() -> None:
     layers = made(unused=False)
     assert [[layer.index for layer in bucket] for bucket in buckets(layers)] == [[2, 1, 0]]
+
+
+def test_packing_sends_fewer_messages_and_sums_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts, gradients = [], []
+    for bucket_bytes in (0, reduction.BUCKET_BYTES):
+        monkeypatch.setattr(reduction, "BUCKET_BYTES", bucket_bytes)
+        torch.manual_seed(4)
+        layers, group = made(unused=False), Doubling()
+        backward(layers, group).finish()
+        counts.append(len(group.begun))
+        gradients.append([gradient for layer in layers for gradient in layer.all_gradients()])
+    assert counts == [3, 1]
+    assert all(torch.equal(alone, packed) for alone, packed in zip(*gradients, strict=True))

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -151,6 +152,56 @@ def test_it_never_changes_twice_within_the_time_that_it_is_held(ratios):
     found = told(ratios)
     turns = [at for at in range(1, len(found)) if found[at] != found[at - 1]]
     assert all(later - earlier >= 2 * HELD_S for earlier, later in itertools.pairwise(turns))
+
+
+@pytest.mark.parametrize("for_s", [6.0, 30.0, 120.0])
+def test_a_device_that_goes_to_and_fro_for_hours_is_told_seldom(for_s):
+    """Contested for so long, free for as long: everybody hears of each turn."""
+    contest, hours = Contest(), 6
+    found = [
+        contest.take(slowdown(2.0 if at * 0.5 % (2 * for_s) < for_s else 1.0), at * 0.5).contested
+        for at in range(hours * 7200)
+    ]
+    turns = sum(one != other for one, other in itertools.pairwise(found))
+    assert 2 <= turns <= 8 * 6 * hours, "eight in ten minutes"
+
+
+def test_a_device_that_is_known_and_unknown_by_turns_is_told_seldom_too():
+    contest, turns, before = Contest(), 0, False
+    for at in range(6 * 7200):
+        if at % 30 < 20:
+            contested = contest.take(slowdown(2.0), at * 0.5).contested
+        else:
+            contest.lose(at * 0.5)
+            contested = False
+        turns, before = turns + (contested != before), contested
+    assert turns <= 8 * 6 * 6
+
+
+def test_a_model_file_that_is_good_and_bad_by_turns_is_looked_at_ever_less_often(tmp_path):
+    """Every look may be an event: here it changes every ten seconds for two hours."""
+    file.write(tmp_path / "good", model(CPU, trees=5))
+    found, told = predictor(tmp_path), []
+    found._clock_s = iter(at * 0.5 for at in range(20_000)).__next__
+    for at in range(2 * 7200):
+        if at % 20 == 0:
+            path = tmp_path / "model.npz"
+            path.unlink(missing_ok=True)
+            if at % 40:
+                path.write_bytes(b"bad")
+            else:
+                os.link(tmp_path / "good", path)
+        told.append(found.of(sample(at), []).fallback)
+    assert sum(one != other for one, other in itertools.pairwise(told)) <= 8 * 12
+
+
+def test_while_a_calibration_runs_nothing_is_learned_from_jobs(shipped):
+    clock = iter(range(10_000))
+    for calibrates in (True, False):
+        found = Predictor(None, lambda: next(clock) * 0.5, Uses(None), shipped, lambda answer=calibrates: answer)
+        for step in range(40):
+            found.of(sample(step), [member("d", step=step, step_time_s=0.1)])
+        assert (len(found.window) == 0) is calibrates
 
 
 def test_another_source_is_not_mixed_with_the_old_one():

@@ -10,6 +10,7 @@ from policies.schedules.lowering import orders_for
 from scheduler.protocol.slowdown import Slowdown, Source
 from worker.adapt.diagnosis import diagnose, loader_bound, telemetry
 from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links
+from worker.adapt.forecast import Forecast
 from worker.adapt.meter import Meter, StageTimes
 from worker.adapt.part import foreseen
 from worker.adapt.situation import Situation
@@ -22,6 +23,7 @@ PLAN = make_plan((0, 2, 4, 6), (4,), 1, "1f1b")
 LAYER = LayerProfile("layer", 0.010, 0.010, 0.010, 1000, 0, 0)
 PROFILE = ModelProfile("m", 1, "cpu", (LAYER,) * 6)
 NOTHING = (Memory(),) * 3
+UNFORESEEN = (Forecast(),) * 3
 
 
 def reading(slow: tuple[float, ...] = (1, 1, 1), load_s: float = 0.0, passages: tuple[Passage, ...] = ()) -> Reading:
@@ -34,7 +36,7 @@ def reading(slow: tuple[float, ...] = (1, 1, 1), load_s: float = 0.0, passages: 
         )
         for stage in range(3)
     }
-    return Reading(times, (0, 0, 0), NOTHING, (1.0, 1.0, 1.0), passages)
+    return Reading(times, (0, 0, 0), NOTHING, UNFORESEEN, passages)
 
 
 def estimator() -> Estimator:
@@ -58,7 +60,8 @@ def test_the_sum_of_all_ranks_vectors_is_read_back_as_what_each_told() -> None:
                 meter.sent_s[tag] = 100.0 + tag
             elif route.destination == rank and tag % 2:
                 meter.arrived_s[tag] = 100.25 + tag
-        told = layout.values(rank, {rank: StageTimes(rank + 1.0, 2.0, 0.5)}, rank, Memory(rank, 8), 1.5, meter)
+        times = {rank: StageTimes(rank + 1.0, 2.0, 0.5)}
+        told = layout.values(rank, times, rank, Memory(rank, 8), Forecast(1.5, 1.25), meter)
         for place, value in told.items():
             assert vector[place] == 0
             vector[place] = value
@@ -66,7 +69,7 @@ def test_the_sum_of_all_ranks_vectors_is_read_back_as_what_each_told() -> None:
     assert found.times == {(rank, rank): StageTimes(rank + 1.0, 2.0, 0.5) for rank in range(3)}
     assert found.prepared == (0, 1, 2)
     assert found.memory == tuple(Memory(rank, 8) for rank in range(3))
-    assert found.foreseen == (1.5, 1.5, 1.5)
+    assert found.foreseen == (Forecast(1.5, 1.25),) * 3
     assert len(found.passages) == 8
     assert {passage.seconds for passage in found.passages} == {0.25}
 
@@ -91,6 +94,17 @@ def test_a_device_that_slows_down_is_told_from_its_own_baseline() -> None:
     assert made.situation.slow == pytest.approx((1, 2.5, 1))
 
 
+def test_dyn41_one_slow_step_is_no_slow_device() -> None:
+    """The median of the last few steps has to be slow."""
+    made = estimator()
+    for slow in (1, 1, 4, 1, 4):
+        made.take(reading((1, slow, 1)))
+    assert made.situation is not None
+    assert made.situation.slow == pytest.approx((1, 1, 1))
+    made.take(reading((1, 4, 1)))
+    assert made.situation.slow == pytest.approx((1, 4, 1))
+
+
 def test_after_a_change_of_cut_the_same_device_is_as_slow_as_before() -> None:
     made = estimator()
     shifted = make_plan((0, 3, 4, 6), (4,), 1, "1f1b")
@@ -99,7 +113,7 @@ def test_after_a_change_of_cut_the_same_device_is_as_slow_as_before() -> None:
         times = {
             (0, 0): StageTimes(0.033, 0.066), (1, 1): StageTimes(0.0275, 0.055), (2, 2): StageTimes(0.022, 0.044),
         }  # fmt: skip
-        made.take(Reading(times, (0, 0, 0), NOTHING, (1.0, 1.0, 1.0)))
+        made.take(Reading(times, (0, 0, 0), NOTHING, UNFORESEEN))
     assert made.situation is not None
     assert made.situation.slow == pytest.approx((1, 2.5, 1))
 
@@ -180,10 +194,13 @@ def test_noise_is_no_disturbance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "ratio"),
-    [({}, 2.0), ({"contested": False}, 1.0), ({"confidence": 0.2}, 1.0), ({"source": Source.OBSERVED}, 1.0)],
-)
-def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], ratio: float) -> None:
+    ("changes", "believed"),
+    [
+        ({}, Forecast(2.0, 1.5)), ({"contested": False}, Forecast()), ({"confidence": 0.2}, Forecast()),
+        ({"source": Source.OBSERVED}, Forecast()),
+    ],
+)  # fmt: skip
+def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], believed: Forecast) -> None:
     told = {"device": "gpu", "ratio": 2.0, "low": 1.5, "high": 3.0, "confidence": 0.9, "source": Source.FOREST}
-    assert foreseen(Slowdown(**{**told, "contested": True, **changes})) == ratio
-    assert foreseen(None) == 1.0
+    assert foreseen(Slowdown(**{**told, "contested": True, **changes})) == believed
+    assert foreseen(None) == Forecast()

@@ -11,9 +11,11 @@ from typing import Any
 from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from scheduler.protocol.spec import AdaptSpec
+from worker.adapt.baseline import Baseline
 from worker.adapt.candidates import Candidate, Terms, best_change, bounds_of, relief
 from worker.adapt.diagnosis import loader_bound, telemetry
 from worker.adapt.estimate import RECENT, Estimator
+from worker.adapt.forecast import Foresight
 from worker.adapt.loop import (
     Acknowledged,
     Event,
@@ -44,7 +46,8 @@ RELIEF_AFTER_S = 1.0
 
 
 class Adapter:
-    """Of one generation, over its revisions. note: a line for the user. clock: monotonic seconds."""
+    """Of one generation, over its revisions. note: a line for the user. clock: monotonic seconds. known: the job
+    undisturbed, from the generation before."""
 
     def __init__(
         self,
@@ -54,27 +57,35 @@ class Adapter:
         total_steps: int,
         note: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        known: Baseline | None = None,
     ) -> None:
         self._spec, self._total_steps = spec, total_steps
         self._note, self._clock = note, clock
         self._loop = Loop(spec, plan, plan.world_size, clock())
-        self._estimator = Estimator(profile, plan)
+        self._estimator = Estimator(profile, plan, known, spec.threshold)
+        self._foresight = Foresight(plan.world_size, spec.threshold, RECENT)
         self._watches = [Watch(spec.watermark) for _ in range(plan.world_size)]
         self._memory: tuple[Memory, ...] = ()
         self._steps_s: deque[float] = deque(maxlen=RECENT)
         self._prepared: tuple[int, ...] = ()
         self._pressed_since = [math.inf] * plan.world_size
-        self._foreseen = (1.0,) * plan.world_size
         self._step = 0
         self._pause_s: float | None = None
         self._wanted: Plan | None = None
         self._found: Planned | None = None
+        self._expected_s: float | None = None
+        self._reason: Situation | None = None
         self._told_loader = False
         self._announced = 0
 
     @property
     def revision(self) -> int:
         return self._loop.revision
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """What the next generation has to know; None before there is any."""
+        return self._estimator.baseline
 
     def telemetry(self) -> dict[str, Any]:
         """What is measured of stages and links; empty until a baseline and some steps after it are known."""
@@ -84,7 +95,8 @@ class Adapter:
         """A step has ended."""
         self._estimator.take(reading)
         self._steps_s.append(step_s)
-        self._prepared, self._memory, self._foreseen = reading.prepared, reading.memory, reading.foreseen
+        self._foresight.take(reading.foreseen)
+        self._prepared, self._memory = reading.prepared, reading.memory
         self._step = step
         if not self._told_loader and self._estimator.situation is not None:
             self._tell_loader()
@@ -103,6 +115,8 @@ class Adapter:
                     case Plan():
                         self._start_planning(instruction)
                     case Prepare(number, plan):
+                        if isinstance(event, Observed):  # a cut is taken back: nothing asks for the one before
+                            self._reason = None
                         self._announced = number
                         reviser.publish(number, plan)
                         return instruction
@@ -126,20 +140,26 @@ class Adapter:
         if not dropped:
             self._pause_s = pause_s
             self._estimator.revised(plan)
-            self._note(f"revision {number}: {describe(before, plan)}, {self._why()}; paused {pause_s * 1e3:.0f} ms")
+            expected = f"; steps are to take {self._expected_s:.3g} s" if self._expected_s is not None else ""
+            paused = f"paused {pause_s * 1e3:.0f} ms"
+            self._note(f"revision {number}: {describe(before, plan)}, {self._why()}; {paused}{expected}")
+            self._expected_s = None
 
     # --- events ---
 
     def _events(self, now: float, reviser: Reviser, saving: bool) -> list[Event]:
-        situation = self._situation()
+        seen, situation = self._estimator.situation, self._situation()
         events: list[Event] = []
-        if situation is not None:
-            events.append(Observed(situation, self._step_s, self._is_foreseen(situation)))
+        if seen is not None and situation is not None:
+            foretold = situation.distance(seen) > self._spec.threshold
+            events.append(Observed(situation, self._step_s, self._foresight.agrees(seen), foretold))
         if self._estimator.ground is not None:
             events += [Pressed(rank) for rank in self._pressed(now)]
         if self._loop.phase is Phase.PLANNING and self._found is not None:
             events.append(self._found)
-            self._found = None
+            candidate, self._found = self._found.candidate, None
+            self._expected_s = candidate.step_s if candidate is not None else None
+            self._reason = self._wanted.situation if self._wanted is not None else None
         if self._loop.phase is Phase.PREPARING and not saving:
             events.append(self._word(reviser))
         return events
@@ -149,13 +169,9 @@ class Adapter:
         return statistics.median(self._steps_s) if len(self._steps_s) == RECENT else None
 
     def _situation(self) -> Situation | None:
-        """As it is seen: the job is on all of these devices, so what its own steps show goes before any forecast."""
-        return self._estimator.situation
-
-    def _is_foreseen(self, seen: Situation) -> bool:
-        """Whether a forecast and the job's own steps agree about some device."""
-        slow = 1 + self._spec.threshold
-        return any(own > slow and told > slow for own, told in zip(seen.slow, self._foreseen, strict=True))
+        """As it is seen, with what is foreseen and cannot be seen yet; None before anything is."""
+        seen = self._estimator.situation
+        return self._foresight.over(seen) if seen is not None else None
 
     def _pressed(self, now: float) -> list[int]:
         """Ranks that did not get out of it by themselves."""
@@ -198,8 +214,10 @@ class Adapter:
         return relief(running, home, ground, situation, terms, wanted.relieve, room)
 
     def _terms(self, ground: Ground, situation: Situation) -> Terms:
-        foreseen_s = step_s(self._loop.plan, ground, situation)
-        now_s = self._step_s or foreseen_s
+        seen = self._estimator.situation or situation
+        timed_s = step_s(self._loop.plan, ground, seen.rounded(self._spec.threshold))
+        overhead_s = max(0.0, self._step_s - timed_s) if self._step_s is not None else 0.0
+        now_s = overhead_s + step_s(self._loop.plan, ground, situation)
 
         def allowed(_plan: ParallelPlan) -> bool:
             time.sleep(0)  # between two evaluations the training thread may have the interpreter
@@ -209,7 +227,7 @@ class Adapter:
             pause_s=self._pause_s if self._pause_s is not None else now_s / 2,
             bandwidth_bytes_per_s=BANDWIDTH,
             left_s=max(0, self._total_steps - self._step) * now_s,
-            overhead_s=max(0.0, now_s - foreseen_s),
+            overhead_s=overhead_s,
             horizon_s=self._spec.horizon_s,
             changes_per_s=self._loop.changes_per_s,
             allowed=allowed,
@@ -227,9 +245,10 @@ class Adapter:
         if self._wanted is not None and self._wanted.relieve is not None:
             rank = self._wanted.relieve
             return f"since rank {rank} is short of memory, {self._memory[rank].share:.0%} used"
-        situation = self._situation()
+        situation = self._reason or self._situation()  # as it was when the change was planned
         found = disturbances(situation.rounded(self._spec.threshold)) if situation is not None else []
-        return "since " + " and ".join(found) if found else "nothing disturbs any more"
+        how = ", as its agent foresees" if self._loop.on_trust else ""
+        return "since " + " and ".join(found) + how if found else "nothing disturbs any more"
 
 
 def describe(before: ParallelPlan, after: ParallelPlan) -> str:

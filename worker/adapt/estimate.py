@@ -9,6 +9,8 @@ from policies.cost import LayerCosts
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind, Link
 from policies.model.profile import LayerProfile, ModelProfile
+from worker.adapt.baseline import Baseline
+from worker.adapt.forecast import Forecast
 from worker.adapt.meter import StageTimes
 from worker.adapt.situation import Ground, Pair, Situation, pair_of
 from worker.adapt.statistics import Reading
@@ -63,16 +65,20 @@ class Links:
 @dataclass
 class Estimator:
     """profile: of the layers, as they were probed; its proportions count within a stage, the job's own baseline
-    between stages. plan: what runs. ground: None until the baseline is known."""
+    between stages. plan: what runs. known: what an earlier generation has found undisturbed. threshold: a share by
+    which a device is slower is noise. ground: None until the baseline is known."""
 
     profile: ModelProfile
     plan: ParallelPlan
+    known: Baseline | None = None
+    threshold: float = 0.2
     ground: Ground | None = None
     links: Links = field(default_factory=Links)
     load_s: float = 0.0
     _steps: int = 0
     _recent: dict[tuple[int, int], deque[StageTimes]] = field(default_factory=dict)
     _situation: Situation | None = None
+    _foreseen: deque[tuple[Forecast, ...]] = field(default_factory=lambda: deque(maxlen=BASELINE))
 
     def take(self, reading: Reading) -> None:
         """A step has run."""
@@ -83,6 +89,7 @@ class Estimator:
         for holder, times in reading.times.items():
             self._recent.setdefault(holder, deque(maxlen=length)).append(times)
         self.links.take(reading)
+        self._foreseen.append(reading.foreseen)
         if self.ground is None and self._steps >= WARM_UP + BASELINE:
             self.ground = self._calibrated()
             self._recent.clear()
@@ -108,15 +115,22 @@ class Estimator:
         """Medians of the recent steps."""
         return _median(self._recent.get((stage, rank), ()))
 
+    @property
+    def baseline(self) -> Baseline | None:
+        """For the next generation."""
+        if self.ground is None:
+            return self.known
+        return Baseline(replace(self.profile, layers=self.ground.costs.layers), self.ground.links)
+
     # --- undisturbed ---
 
     def _calibrated(self) -> Ground:
         layers: list[LayerProfile] = []
-        costs = LayerCosts(self.profile)
+        costs, slow = LayerCosts(self.profile), self._slow_already()
         for index, stage in enumerate(self.plan.stages):
-            measured = [self.times(index, rank) for rank in stage.ranks]
-            forward_s = statistics.median(times.forward_s for times in measured)
-            backward_s = statistics.median(times.backward_s for times in measured)
+            measured = [(self.times(index, rank), slow[rank]) for rank in stage.ranks]
+            forward_s = statistics.median(times.forward_s / factor for times, factor in measured)
+            backward_s = statistics.median(times.backward_s / factor for times, factor in measured)
             own, count = costs.stage(stage.first, stage.stop), len(stage.layers)
             if stage.recompute:
                 backward_s = max(0.0, backward_s - forward_s)
@@ -125,26 +139,58 @@ class Estimator:
                 for layer in self.profile.layers[stage.first : stage.stop]
             ]
         profile = replace(self.profile, layers=tuple(layers))
-        links = {pair: _link(size, seconds) for pair, (size, seconds) in self.links.transfers_s().items()}
-        return Ground(LayerCosts(profile), DeviceKind(self.profile.device_kind), links)
+        return Ground(LayerCosts(profile), DeviceKind(self.profile.device_kind), self._usual_links())
+
+    def _slow_already(self) -> list[float]:
+        """By rank: how many times as long it computed while the baseline was taken as it would have undisturbed.
+
+        An earlier generation knows it, up to what the new shape changes for all alike: the middle of all ranks. Without
+        one a forecast may.
+        """
+        if self.known is None or not self.known.fits(self.profile):
+            of_ranks = zip(*self._foreseen, strict=True)
+            return [statistics.median(self._told(forecast) for forecast in told) for told in of_ranks]
+        ratios = self._ratios(LayerCosts(self.known.profile))
+        usual = statistics.median_low(ratios)
+        return [ratio / usual if ratio > usual * (1 + self.threshold) else 1.0 for ratio in ratios]
+
+    def _told(self, forecast: Forecast) -> float:
+        return forecast.ratio if forecast.counts(self.threshold) else 1.0
+
+    def _usual_links(self) -> dict[Pair, Link]:
+        """A link that is slower than an earlier generation found it is not taken for what it should be."""
+        found = dict(self.known.links) if self.known is not None else {}
+        for pair, (size, seconds) in self.links.transfers_s().items():
+            known = found.get(pair)
+            if known is None or seconds <= known.transfer_s(size) * (1 + self.threshold):
+                found[pair] = _link(size, seconds)
+        return found
 
     # --- now ---
 
     def _now(self, ground: Ground) -> Situation:
-        slow = [1.0] * self.plan.world_size
-        slowest_s = 0.0
-        for rank in range(self.plan.world_size):
-            held = [index for index, stage in enumerate(self.plan.stages) if rank in stage.ranks]
-            measured = sum(self.times(index, rank).compute_s for index in held)
-            expected = sum(self._expected_s(ground, index) for index in held)
-            slow[rank] = measured / expected if expected > 0 and measured > 0 else 1.0
-            slowest_s = max(slowest_s, measured)
         self.load_s = max((self.times(0, rank).load_s for rank in self.plan.stages[0].ranks), default=0.0)
-        return Situation(tuple(slow), self._slow_links(ground, slowest_s), self.load_s)
+        slowest_s = max(self._measured_s(rank) for rank in range(self.plan.world_size))
+        return Situation(tuple(self._ratios(ground.costs)), self._slow_links(ground, slowest_s), self.load_s)
 
-    def _expected_s(self, ground: Ground, index: int) -> float:
+    def _ratios(self, costs: LayerCosts) -> list[float]:
+        """By rank: what its stages were measured to compute over what their layers cost."""
+        found = []
+        for rank in range(self.plan.world_size):
+            measured = self._measured_s(rank)
+            expected = sum(self._expected_s(costs, index) for index in self._held(rank))
+            found.append(measured / expected if expected > 0 and measured > 0 else 1.0)
+        return found
+
+    def _held(self, rank: int) -> list[int]:
+        return [index for index, stage in enumerate(self.plan.stages) if rank in stage.ranks]
+
+    def _measured_s(self, rank: int) -> float:
+        return sum(self.times(index, rank).compute_s for index in self._held(rank))
+
+    def _expected_s(self, costs: LayerCosts, index: int) -> float:
         stage = self.plan.stages[index]
-        own = ground.costs.stage(stage.first, stage.stop)
+        own = costs.stage(stage.first, stage.stop)
         return own.compute_s + (own.forward_s if stage.recompute else 0.0)
 
     def _slow_links(self, ground: Ground, slowest_s: float) -> dict[Pair, float]:

@@ -34,11 +34,13 @@ class Phase(StrEnum):
 @dataclass(frozen=True)
 class Observed:
     """A step has ended. step_s: smoothed; None while too few steps of this plan have run. foreseen: an agent that looks
-    at counters says the same of a device that is seen to be slow."""
+    at counters says the same of a device that is seen to be slow. foretold: the situation holds what an agent foresees
+    and the job's own steps do not show yet."""
 
     situation: Situation
     step_s: float | None
     foreseen: bool = False
+    foretold: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ Instruction = Plan | Prepare | Revise | Say
 
 class Loop:
     """revision: of the running plan; 0 is the one that the job was given. home: the plan for undisturbed times.
+    on_trust: what is planned, or was changed last, rests on a forecast.
 
     Durations and `now` in seconds.
     """
@@ -142,7 +145,7 @@ class Loop:
         self._waits_until = 0.0
         self._before_s: float | None = None
         self._confirmed_steps = 0
-        self._undoing = self._relieving = False
+        self._undoing = self._relieving = self._foretold = self.on_trust = False
 
     @property
     def changes_per_s(self) -> float:
@@ -154,7 +157,7 @@ class Loop:
     def handle(self, now: float, event: Event) -> list[Instruction]:
         match event:
             case Observed():
-                self._situation = event.situation
+                self._situation, self._foretold = event.situation, event.foretold
                 return self._observed(now, event)
             case Pressed(rank):
                 return self._relieve(now, rank) if self.phase in (Phase.MONITORING, Phase.CONFIRMING) else []
@@ -207,6 +210,7 @@ class Loop:
 
     def _plan(self, relieve: int | None) -> list[Instruction]:
         self.phase, self._weighed, self._relieving = Phase.PLANNING, self._situation, relieve is not None
+        self.on_trust = self._foretold and not self._relieving
         return [Plan(self._situation, relieve)]
 
     def _take_plan(self, now: float, candidate: Candidate | None) -> list[Instruction]:
@@ -214,7 +218,7 @@ class Loop:
             self._planned_for, self._kept = self._weighed, self.plan  # only a further change of things is news
             self._rest(now, 0.0)
             return []
-        self._before_s, self._undoing = None if self._relieving else self._step_s, False
+        self._before_s, self._undoing = None if self._relieving or self.on_trust else self._step_s, False
         return self._dispatch(now, candidate.plan)
 
     # --- dispatch, execute and confirm ---
@@ -254,17 +258,24 @@ class Loop:
         return []
 
     def _confirm(self, now: float, step_s: float | None) -> list[Instruction]:
-        """A cut that turns out worse than the one before, as things still are, is taken back at once."""
+        """A cut that turns out worse than the one before, as things still are, is taken back at once; and so is one
+        that rests on a forecast which has not come true."""
         self._confirmed_steps += step_s is not None
         if self._confirmed_steps < CONFIRMING_STEPS or step_s is None:
             return []
+        if self.on_trust and self._situation.rounded(self._spec.threshold).calm:
+            return self._undo(now, "what its agent foresaw has not come")
         as_it_was = self._situation.distance(self._planned_for) <= self._spec.threshold
         if self._before_s is not None and step_s > self._before_s * WORSE and as_it_was:
-            self._undoing = True
-            worse = f"steps take {step_s:.3g} s, before the change {self._before_s:.3g} s"
-            return [Say(f"revision {self.revision} is taken back: {worse}"), *self._dispatch(now, self._stable)]
+            return self._undo(now, f"steps take {step_s:.3g} s, before the change {self._before_s:.3g} s")
         self._settle()
         return []
+
+    def _undo(self, now: float, why: str) -> list[Instruction]:
+        if self.on_trust:
+            self._weighed, self.on_trust = self._situation, False
+        self._undoing = True
+        return [Say(f"revision {self.revision} is taken back: {why}"), *self._dispatch(now, self._stable)]
 
     def _settle(self) -> None:
         self._stable = self.plan

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from policies.ir.timeline import Span
 from scheduler.protocol.slowdown import Slowdown, Source
 from worker.adapt.adapter import Adapter
+from worker.adapt.forecast import Forecast
 from worker.adapt.memory import Gauge, Pressure, Watch
 from worker.adapt.meter import Meter
 from worker.adapt.revision import Reviser
@@ -59,11 +60,11 @@ class Part:
         return self._layouts[steps]
 
 
-def foreseen(told: Slowdown | None) -> float:
-    """The ratio that a forest predicts with some confidence of a contested device, else 1: what was observed in steps
-    is seen here sooner."""
+def foreseen(told: Slowdown | None) -> Forecast:
+    """What a forest predicts with some confidence of a contested device: what was observed in steps is seen here
+    sooner."""
     trusted = told is not None and told.contested and told.source is Source.FOREST and told.confidence >= CONFIDENT
-    return told.ratio if told is not None and trusted else 1.0
+    return Forecast(told.ratio, told.low) if told is not None and trusted else Forecast()
 
 
 def _stamped(step: int, steps: int) -> bool:

@@ -2,8 +2,8 @@
 
 The vector is a sum in which each place is set by one rank at most, so the sum is exact. After the step's own values
 come, for each stage on each rank, its forward, backward and load seconds a micro-batch; for each rank the revision it
-has prepared (negative: refused), its memory, used and whole, and the slowdown that its agent foresees; and now and
-then, for each message, when it was sent and when it came.
+has prepared (negative: refused), its memory, used and whole, and the slowdown that its agent foresees with the low end
+of its interval; and now and then, for each message, when it was sent and when it came.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from policies.ir.instruction import Op, Program
 from policies.ir.plan import ParallelPlan
+from worker.adapt.forecast import Forecast
 from worker.adapt.meter import Meter, StageTimes
 from worker.executor import message_tags
 from worker.shapes import Shape
@@ -18,7 +19,7 @@ from worker.shapes import Shape
 STAMPED_EVERY = 4
 """Steps between two whose messages are stamped: the stamps are most of the vector."""
 
-TIMES, STATES = 3, 4
+TIMES, STATES = 3, 5
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ class Passage:
 
 @dataclass(frozen=True)
 class Reading:
-    """What all ranks told of one step. prepared: revision of each rank, negative where it refused. foreseen: slowdown
-    of each rank's device that is to be trusted, 1 where there is none."""
+    """What all ranks told of one step. prepared: revision of each rank, negative where it refused. foreseen: of each
+    rank's device, as far as it is to be trusted."""
 
     times: Mapping[tuple[int, int], StageTimes]
     prepared: tuple[int, ...]
     memory: tuple[Memory, ...]
-    foreseen: tuple[float, ...]
+    foreseen: tuple[Forecast, ...]
     passages: tuple[Passage, ...] = field(default=())
 
 
@@ -75,17 +76,18 @@ class Layout:
         return self._stamps + (2 * len(self._routes) if stamped else 0)
 
     def values(
-        self, rank: int, times: Mapping[int, StageTimes], prepared: int, memory: Memory, foreseen: float,
+        self, rank: int, times: Mapping[int, StageTimes], prepared: int, memory: Memory, foreseen: Forecast,
         meter: Meter | None,
     ) -> dict[int, float]:  # fmt: skip
         """This rank's places. times: by stage. meter: whose stamps go along, None in a step without."""
         found: dict[int, float] = {}
         for index, holder in enumerate(self._holders):
             if holder[1] == rank and holder[0] in times:
-                own = times[holder[0]]
-                found |= dict(enumerate((own.forward_s, own.backward_s, own.load_s), TIMES * index))
+                one = times[holder[0]]
+                found |= dict(enumerate((one.forward_s, one.backward_s, one.load_s), TIMES * index))
         place = self._states + STATES * rank
-        found |= dict(enumerate((float(prepared), memory.used_bytes, memory.total_bytes, foreseen), place))
+        own = (float(prepared), memory.used_bytes, memory.total_bytes, foreseen.ratio, foreseen.low)
+        found |= dict(enumerate(own, place))
         if meter is not None:
             found |= {self._stamps + 2 * tag: moment for tag, moment in meter.sent_s.items()}
             found |= {self._stamps + 2 * tag + 1: moment for tag, moment in meter.arrived_s.items()}
@@ -108,7 +110,7 @@ class Layout:
             times,
             tuple(round(vector[place]) for place in states),
             tuple(Memory(vector[place + 1], vector[place + 2]) for place in states),
-            tuple(vector[place + 3] for place in states),
+            tuple(Forecast(vector[place + 3], vector[place + 4]) for place in states),
             tuple(passages),
         )
 

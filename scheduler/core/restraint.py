@@ -1,0 +1,62 @@
+"""An agent's word is written down a bounded number of times: one that raves, or is not ours any more, fills no table.
+
+Of each kind of event that an agent can repeat at will, MOST within WINDOW_US are written for each agent; then one line
+tells that the rest is left out. What can happen once only, such as a member's end, is never left out.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MOST, WINDOW_US = 200, 600_000_000
+"""Eight jobs of a node that each save twice a minute stay below."""
+MOST_KNOWN = 100_000
+"""Speakers and kinds that are remembered: those whose window is over are forgotten beyond that."""
+
+REPEATABLE = frozenset(
+    {
+        "Checkpointed", "DeviceCalm", "DeviceContested", "DeviceUnwell", "DeviceWell", "DrainBudgetSpent",
+        "ForeignMember", "NodeRebooted", "NodeRefused", "NodeUnwell", "NodeUp", "NodeWell", "PredictorFellBack",
+        "PredictorRestored", "Probed", "Repartitioned", "Told",
+    }
+)  # fmt: skip
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How many events of one kind an agent has caused since a moment."""
+
+    since_us: int
+    count: int
+
+
+class Allowance(NamedTuple):
+    """first_too_many: the first of its window that may not be written."""
+
+    may: bool
+    first_too_many: bool
+
+    def told(self, kind: str) -> str:
+        minutes = WINDOW_US // 60_000_000
+        what = f"more than {MOST} events {kind} within {minutes} minutes"
+        return f"{what}; further ones are left out until these are over"
+
+
+def may_say(book: dict[Key, Said], key: Key, now_us: int) -> Allowance:
+    """Whether one more may be written; it is counted. key: the speaker and the kind of event."""
+    said = _present(book, key, now_us)
+    if len(book) > MOST_KNOWN:
+        for old in [old for old, one in book.items() if now_us - one.since_us >= WINDOW_US]:
+            del book[old]
+    book[key] = Said(said.since_us, said.count + 1)
+    return Allowance(said.count < MOST, said.count == MOST)
+
+
+def has_room(book: dict[Key, Said], key: Key, now_us: int) -> bool:
+    """Whether `may_say` would say yes."""
+    return _present(book, key, now_us).count < MOST
+
+
+def _present(book: dict[Key, Said], key: Key, now_us: int) -> Said:
+    said = book.get(key)
+    return said if said is not None and now_us - said.since_us < WINDOW_US else Said(now_us, 0)

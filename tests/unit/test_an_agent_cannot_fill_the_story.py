@@ -1,0 +1,147 @@
+"""What an agent can say at will is written a bounded number of times, and asks for as few passes."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_cluster import SmallCluster
+
+from scheduler.core import restraint
+from scheduler.core.events import NodeHeard, NodeHello
+from scheduler.core.restraint import MOST, WINDOW_US, Said, has_room, may_say
+from scheduler.core.settings import US
+from scheduler.core.snapshot import is_there
+from scheduler.protocol.messages import Health
+from scheduler.protocol.slowdown import Slowdown, Source
+from scheduler.protocol.telemetry import DeviceSample, Telemetry
+
+KEY = ("n0", "Told")
+FEW, BEATS = 5, 40
+"""Instead of MOST, and enough beats to be more."""
+
+
+@given(st.lists(st.integers(0, WINDOW_US // 10), max_size=1500))
+def test_of_one_kind_no_window_has_more_than_twice_the_most(gaps_us: list[int]) -> None:
+    """Windows begin with what is said, so that any stretch of a window's length touches two of them at most."""
+    book: dict[tuple[str, str], Said] = {}
+    now_us, written = 0, []
+    for gap_us in gaps_us:
+        now_us += gap_us
+        room = has_room(book, KEY, now_us)
+        allowance = may_say(book, KEY, now_us)
+        assert allowance.may is room
+        if allowance.may:
+            written.append(now_us)
+    for first, at_us in enumerate(written):
+        assert sum(at_us <= other < at_us + WINDOW_US for other in written[first:]) <= 2 * MOST
+
+
+class Cluster(SmallCluster):
+    """Two nodes with two devices each; n0's agent raves. Every beat is a second after the one before."""
+
+    beats = 0
+
+    def hear(
+        self, node: str = "n0", slowed: bool = False, fallback: str = "", health: Health | None = None
+    ) -> None:
+        told = Slowdown(
+            device=f"{node}-0", ratio=2.0, low=1.5, high=2.5, confidence=0.9, source=Source.FOREST, contested=slowed
+        )
+        self.beats += 1
+        self._now_us += US
+        devices = (DeviceSample(id=f"{node}-0", kind="fake", age_s=0.1, slowdown=told),)
+        telemetry = Telemetry(number=self.beats, devices=devices, fallback=fallback, predictor="a forest")
+        session = self.state.said_hello[node]
+        self._step(NodeHeard(node=node, session=session, beat=self.beats, telemetry=telemetry, health=health))
+
+    def written(self) -> Counter[str]:
+        return Counter(event.kind for event in self.ring.after(0, 100_000))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setattr(restraint, "MOST", FEW)
+    small = Cluster(tmp_path)
+    yield small
+    small.close()
+
+
+def test_a_device_that_is_contested_and_free_with_every_beat(cluster: Cluster) -> None:
+    passes = 0
+    for beat in range(BEATS):
+        cluster.state.plan_wanted = False
+        cluster.hear(slowed=beat % 2 == 0)
+        passes += cluster.state.plan_wanted
+    written = cluster.written()
+    assert written["DeviceContested"] == written["DeviceCalm"] == FEW
+    assert written["EventsLeftOut"] == 2
+    assert passes == 2 * FEW
+
+
+def test_it_is_told_that_something_is_left_out_and_what(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(slowed=beat % 2 == 0)
+    told = [event for event in cluster.ring.after(0, 100_000) if event.kind == "EventsLeftOut"]
+    assert {event.node for event in told} == {"n0"}
+    assert told[0].message == (
+        f"more than {FEW} events DeviceContested within 10 minutes; further ones are left out until these are over"
+    )
+
+
+def test_when_it_is_over_an_agent_is_heard_again(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(slowed=beat % 2 == 0)
+    cluster._now_us += WINDOW_US
+    before = cluster.written()["DeviceContested"]
+    cluster.hear(slowed=True)
+    assert cluster.written()["DeviceContested"] == before + 1
+
+
+def test_other_nodes_and_other_kinds_are_not_left_out_with_it(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(slowed=beat % 2 == 0)
+    cluster.hear("n1", slowed=True)
+    cluster.hear(fallback="model.npz: its checksum is wrong")
+    written = cluster.written()
+    assert written["DeviceContested"] == FEW + 1
+    assert written["PredictorFellBack"] == 1
+
+
+def test_a_model_file_that_is_good_and_bad_with_every_beat(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(fallback="model.npz: cut off" if beat % 2 else "")
+    written = cluster.written()
+    assert written["PredictorFellBack"] == written["PredictorRestored"] == FEW
+
+
+def test_of_a_device_that_is_well_and_unwell_with_every_beat_the_bad_news_stands(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(health=Health(devices={"n0-1": f"error {beat}" if beat % 2 == 0 else ""}))
+    written = cluster.written()
+    assert written["DeviceWell"] == FEW
+    assert not is_there(cluster.state, "n0-1")
+    cluster._now_us += WINDOW_US
+    cluster.hear(health=Health(devices={"n0-1": ""}))
+    assert is_there(cluster.state, "n0-1")
+
+
+def test_a_node_that_is_well_and_unwell_with_every_beat_stays_drained(cluster: Cluster) -> None:
+    for beat in range(BEATS):
+        cluster.hear(health=Health(node="its disk is full" if beat % 2 == 0 else ""))
+    assert cluster.written()["NodeWell"] == FEW
+    assert "node/n0" in cluster.state.drains
+    cluster._now_us += WINDOW_US
+    cluster.hear(health=Health())
+    assert "node/n0" not in cluster.state.drains
+
+
+def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
+    hello, key = cluster._agents[0].hello(0.0), cluster.state.nodes["n0"].public_key
+    for start in range(BEATS):
+        again = msgspec.structs.replace(hello, session=f"again-{start}")
+        cluster._step(NodeHello(hello=again, public_key=key))
+    assert cluster.written()["NodeUp"] == FEW + 1, "the other node's own among them"
