@@ -31,7 +31,7 @@ JOBS = Path(__file__).parents[1] / "tests" / "jobs"
 LAYERS, MICROBATCHES, SIZE = 12, 8, 2
 HOME = make_plan((0, LAYERS // 2, LAYERS), (MICROBATCHES,), SIZE, "1f1b")
 SPEC = AdaptSpec(threshold=0.5, held_s=6.0, cooldown_s=6.0, horizon_s=600.0)
-BEGIN, WINDOW = 20, 40
+BEGIN, WINDOW = 20, 20
 """Steps until the job knows itself, and steps of each measurement after a change."""
 
 
@@ -74,7 +74,7 @@ def _through(launched: Launched, core: int, neighbours: int) -> "Marks":
     step = Steps(launched)
     step(lambda: step.now >= BEGIN + WINDOW)
     began = step.now
-    with disturbed([Disturbance("compute", 1.0, core)] * neighbours):
+    with disturbed([Disturbance("compute", 1.0, core)] * neighbours, apart=True):
         step(lambda: _is_lighter(launched.pilot.plan))
         changed, plan = step.now, launched.pilot.plan
         step(lambda: step.now >= changed + 2 + WINDOW)
@@ -133,7 +133,8 @@ class Steps:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--neighbours", type=int, default=1, help="more of them where others use this machine, too")
+    parser.add_argument("--neighbours", type=int, default=1 + round(os.getloadavg()[0] / 2),
+                        help="default: 1, and enough to stand out from whoever else uses this machine now")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
@@ -147,7 +148,7 @@ def main() -> None:
     figures = {way: statistics.median(one[way] for one in rounds) for way in ("static", "adapted", "after")}
     figures["gain"] = statistics.median(one["adapted"] / one["static"] for one in rounds)
     if options.json:
-        print(json.dumps({"median": figures, "rounds": rounds, "load": os.getloadavg()[0]}, indent=2))
+        print(json.dumps({"median": figures, "rounds": rounds, "neighbours": options.neighbours}, indent=2))
         return
     print("speed beside a neighbour, over that alone (medians of rounds)")
     print(f"  the cut it had  {figures['static']:.2f}\n  adapted         {figures['adapted']:.2f}")

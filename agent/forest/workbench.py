@@ -68,18 +68,19 @@ def pipeline(cores: Sequence[int], batch: int, rest: float = 0.0) -> Iterator[Pi
 
 
 @contextlib.contextmanager
-def disturbed(disturbances: Sequence[Disturbance]) -> Iterator[None]:
-    """All of them at once, working when this is entered. Raises BrokenBench."""
+def disturbed(disturbances: Sequence[Disturbance], apart: bool = False) -> Iterator[None]:
+    """All of them at once, working when this is entered. apart: each in a session of its own, as strangers are: a
+    kernel that groups processes by session gives those of one session the part of one. Raises BrokenBench."""
     with contextlib.ExitStack() as stack:
         for one in disturbances:
-            stack.enter_context(_shaped(one.strength) if one.kind == LINK else _interferer(one))
+            stack.enter_context(_shaped(one.strength) if one.kind == LINK else _interferer(one, apart))
         yield
 
 
 @contextlib.contextmanager
-def _interferer(one: Disturbance) -> Iterator[None]:
+def _interferer(one: Disturbance, apart: bool) -> Iterator[None]:
     where = ["--core", str(one.core)] if one.core is not None else []
-    with _child("agent.forest.interferer", one.kind, f"{one.strength:g}", *where) as process:
+    with _child("agent.forest.interferer", one.kind, f"{one.strength:g}", *where, apart=apart) as process:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise BrokenBench(f"the interferer {one} did not start")
@@ -99,10 +100,11 @@ def _shaped(strength: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _child(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def _child(module: str, *arguments: str, apart: bool = False) -> Iterator["subprocess.Popen[str]"]:
     command = [sys.executable, "-P", "-m", module, *arguments]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **_ONE_THREAD}
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **_ONE_THREAD},
+        start_new_session=apart,
     ) as process:
         try:
             yield process

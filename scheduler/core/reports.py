@@ -59,7 +59,7 @@ def _unknown(turn: Turn, node: str, report: Report) -> None:
     name = f"{report.job}.{report.attempt}/{report.member}"
     if report.phase in _OVER:
         turn.state.foreign.pop(name, None)
-    elif name not in turn.state.foreign:
+    elif name not in turn.state.foreign and turn.may_note("ForeignMember"):
         turn.state.foreign[name] = node
         turn.note("ForeignMember", f"{name} runs there and is not in this database; end it by hand", node=node)
 

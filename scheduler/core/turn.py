@@ -35,12 +35,8 @@ class Turn:
         data: dict[str, Any] | None = None,
     ) -> bool:
         """One line of the story. False: an agent has said too much of this kind, and it is left out."""
-        if self.speaker and kind in REPEATABLE:
-            allowance = may_say(self.state.said, (self.speaker, kind), self.now)
-            if allowance.first_too_many:
-                self.state.note(self.out, self.now, "EventsLeftOut", allowance.told(kind), node=node)
-            if not allowance.may:
-                return False
+        if self._is_restrained(kind) and not self._is_counted(kind, node):
+            return False
         self.state.note(
             self.out, self.now, kind, message, actor=actor, job=job, attempt=attempt, node=node, data=data
         )
@@ -48,7 +44,19 @@ class Turn:
 
     def may_note(self, kind: str) -> bool:
         """Whether one more line of this kind would be written now."""
-        return not self.speaker or kind not in REPEATABLE or has_room(self.state.said, (self.speaker, kind), self.now)
+        has_no_limit = not self._is_restrained(kind) or has_room(self.state.said, (self.speaker, kind), self.now)
+        return has_no_limit or self._is_counted(kind, None)
+
+    def _is_restrained(self, kind: str) -> bool:
+        return bool(self.speaker) and kind in REPEATABLE
+
+    def _is_counted(self, kind: str, node: str | None) -> bool:
+        """Whether it may be written; the first that may not is told."""
+        allowance = may_say(self.state.said, (self.speaker, kind), self.now)
+        if allowance.first_too_many:
+            whose = node or (self.speaker if self.speaker in self.state.nodes else None)
+            self.state.note(self.out, self.now, "EventsLeftOut", allowance.told(kind), node=whose)
+        return allowance.may
 
     def replan(self) -> None:
         """Something changed that a scheduling pass should see."""

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(len(CORES) < 2, reason="two s
 
 def neighbours() -> list[Disturbance]:
     """So many that they stand out from whatever else this machine does now."""
-    return [Disturbance("compute", 1.0, CORES[0])] * (3 + 2 * round(os.getloadavg()[0]))
+    return [Disturbance("compute", 1.0, CORES[0])] * (3 + round(os.getloadavg()[0]))
 
 
 def first_stage(launched: Launched) -> int:
@@ -43,7 +43,7 @@ def test_layers_leave_a_core_that_strangers_use_and_come_back_when_they_go(site:
     )  # fmt: skip
     launched = site.launch(HOME, spec)
     launched.wait(lambda it: it.is_running() and (it.pilot.step or 0) >= 20)
-    with disturbed(neighbours()):
+    with disturbed(neighbours(), apart=True):
         launched.wait(lambda it: it.pilot.revision >= 1 and first_stage(it) < 6, PATIENCE_S)
     launched.wait(lambda it: it.pilot.plan == HOME, PATIENCE_S)
     launched.stop(grace_s=0)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from small_cluster import SmallCluster
 
 from scheduler.core import restraint
-from scheduler.core.events import NodeHeard, NodeHello
+from scheduler.core.events import NodeHeard, NodeHello, NodeReports
 from scheduler.core.restraint import MOST, WINDOW_US, Said, has_room, may_say
 from scheduler.core.settings import US
 from scheduler.core.snapshot import is_there
-from scheduler.protocol.messages import Health
+from scheduler.protocol.messages import Health, Phase, Report
 from scheduler.protocol.slowdown import Slowdown, Source
 from scheduler.protocol.telemetry import DeviceSample, Telemetry
 
@@ -137,6 +137,17 @@ def test_a_node_that_is_well_and_unwell_with_every_beat_stays_drained(cluster: C
     cluster._now_us += WINDOW_US
     cluster.hear(health=Health())
     assert "node/n0" not in cluster.state.drains
+
+
+def test_members_that_nobody_knows(cluster: Cluster) -> None:
+    """An invented one for every beat."""
+    session = cluster.state.said_hello["n0"]
+    for beat in range(BEATS):
+        report = Report(job=1000 + beat, attempt=1, member=0, seq=1, phase=Phase.TRAINING)
+        cluster._step(NodeReports(node="n0", session=session, reports=(report,)))
+    assert cluster.written()["ForeignMember"] == len(cluster.state.foreign) == FEW
+    (left_out,) = (event for event in cluster.ring.after(0, 100_000) if event.kind == "EventsLeftOut")
+    assert left_out.node == "n0"
 
 
 def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
