@@ -1,8 +1,9 @@
-"""Speed curves from five rows: `python -m benchmarks.speed_curves [FOLDER] [--seeds 20] [--json] [--prior]`.
+"""Speed curves from five rows: `python -m benchmarks.speed_curves [FOLDER] [--seeds 20] [--rows 5] [--json] [--prior]`.
 
 For every model of the Rubick placements with at least 30 measured rows, 20 times: fit on 5 random rows, predict the
 rest; the median relative error. The prior is made of the *other* models only. --prior prints the one of all models, as
-`policies/jct/speed.py` has it.
+`policies/jct/speed.py` has it. --floor tells what the form and the noise allow: the error of a curve through all rows
+of a model, and how far one plan's times on each placement are from being a multiple of another's.
 
 Priors are fitted by expectation maximisation: parameters of each model given the prior, then mean and spread over
 models, held together by a vague first guess that counts as half a model for the means and as one for the spreads.
@@ -94,21 +95,40 @@ def _slopes(curve: SpeedCurve, rows: Rows) -> "np.ndarray":
     ])  # fmt: skip
 
 
-def errors(rows: Rows, prior: Prior, seeds: int) -> list[float]:
+def errors(rows: Rows, prior: Prior, seeds: int, sample: int) -> list[float]:
     """Relative errors of all predictions."""
     found: list[float] = []
     for seed in range(seeds):
-        chosen = random.Random(seed).sample(range(len(rows)), SAMPLE)
+        chosen = random.Random(seed).sample(range(len(rows)), sample)
         curve = fit([rows[number] for number in chosen], prior)
         rest = (row for number, row in enumerate(rows) if number not in chosen)
         found += [abs(curve.step_time_s(way) / seconds - 1) for way, seconds in rest]
     return found
 
 
+def through_all(rows: Rows, prior: Prior) -> float:
+    """Median relative error of the curve through all rows, on these rows."""
+    curve = fit(rows, prior)
+    return median(abs(curve.step_time_s(way) / seconds - 1) for way, seconds in rows)
+
+
+def repeated(rows: Rows) -> float:
+    """Plain against recomputing plans on the same placements: median deviation of the logarithm of their ratio. A form
+    without noise and without a term for each pair would have none."""
+    plain, again = (
+        {way.per_node: math.log(seconds) for way, seconds in rows if way.family == family}
+        for family in ("plain", "recompute")
+    )
+    ratios = [again[place] - plain[place] for place in plain.keys() & again.keys()]
+    return median(abs(ratio - median(ratios)) for ratio in ratios) if ratios else math.nan
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=DATA)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=SAMPLE, help="to fit on")
+    parser.add_argument("--floor", action="store_true", help="print what form and noise allow instead")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--prior", action="store_true", help="print the prior of all models instead")
     asked = parser.parse_args()
@@ -121,14 +141,20 @@ def main() -> None:
         return
     told = {}
     for name, rows in models.items():
-        if len(rows) >= FEWEST:
-            others = prior_of([found for other, found in models.items() if other != name])
-            told[name] = {"rows": len(rows), "median_error": median(errors(rows, others, asked.seeds))}
+        if len(rows) < FEWEST:
+            continue
+        others = prior_of([found for other, found in models.items() if other != name])
+        if asked.floor:
+            through, pairs = through_all(rows, others), repeated(rows)
+            print(f"{name:10s} {len(rows):4d} rows  through all {through:.1%}, pairs of plans {pairs:.1%}")
+        else:
+            found = errors(rows, others, asked.seeds, asked.rows)
+            told[name] = {"rows": len(rows), "median_error": median(found)}
     if asked.json:
         print(json.dumps(told, indent=2))
     else:
-        for name, found in told.items():
-            print(f"{name:10s} {found['rows']:4d} rows  median error {found['median_error']:.1%}")
+        for name, said in told.items():
+            print(f"{name:10s} {said['rows']:4d} rows  median error {said['median_error']:.1%}")
 
 
 if __name__ == "__main__":

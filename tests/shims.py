@@ -37,13 +37,16 @@ class ShimFactory:
 
 
 def serve() -> None:
-    """One request a line: an attempt's folder; the answer is its shim's pid. Children are reaped by the kernel."""
+    """One request a line: an attempt's folder; the answer is its shim's pid. Children are reaped by the kernel.
+
+    Shims end with this process, so that tests that are killed leave none behind.
+    """
     from worker import shim
     from worker.launcher import fork_shim
 
     shim.import_ahead()
     for request in sys.stdin:
-        pid = fork_shim(Path(json.loads(request)))
+        pid = fork_shim(Path(json.loads(request)), parent=os.getpid())
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 

@@ -80,9 +80,8 @@ class JobView:
     attained_gpu_s: device-seconds held so far. changed_us: when it got what it holds, or lost what it had.
     promised: devices kept for it until their holders are gone. preferred: the device count its user would choose.
     guaranteed: devices that no preemption may take from it once it has them (an SLA); 0 for best effort. preemptions,
-    max_preemptions: how often it has been preempted, and may be at most. work_spread: standard deviation of
-    remaining_steps, as a part of them. observed: step times that its attempts have shown. live: it can change its
-    shape while it trains.
+    max_preemptions: how often it has been preempted, and may be at most. observed: step times that its attempts have
+    shown. live: it can change its shape while it trains.
     past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
     """
 
@@ -111,7 +110,6 @@ class JobView:
     guaranteed: int = 0
     preemptions: int = 0
     max_preemptions: int | None = None
-    work_spread: float = 0.0
     observed: tuple["Observed", ...] = ()
     live: bool = False
     past_gpu_s: tuple[float, ...] = ()

@@ -113,9 +113,13 @@ def test_a_user_submits_for_the_own_team(eva):
 
 
 @pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer ", "Bearer x", "Basic x", "Bearer \xe4", "{prefix}", "{old}"]
-)
-def test_bad_tokens_are_refused_alike(cluster, header):
+    "header",
+    [
+        None, "", "Bearer", "bearer", "Bearer ", "Bearer x", "Bearer jct_", "Basic x", "Basic eDp5", "Bearer \xe4",
+        "Bearer ключ".encode().decode("latin-1"), "{prefix}", "{old}",
+    ],
+)  # fmt: skip
+def test_b52_bad_tokens_are_refused_alike(cluster, header):
     good, old = cluster.token(), cluster.token(expires_us=START_US)
     if header is not None:
         header = header.format(prefix=f"Bearer {good[:-1]}", old=f"Bearer {old}")

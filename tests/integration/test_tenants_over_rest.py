@@ -187,11 +187,3 @@ def test_tokens_are_shown_once_and_nobody_gives_more_than_they_have(as_, admin, 
     assert made["secret"] not in str(admin.get("/v1/audit"))
     lead = as_("ida", role=Role.LEAD)
     assert lead("POST", "/v1/tokens", json={"name": "x", "user": "new"}).status_code == 201
-
-
-@pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer jct_", "Basic eDp5", "Bearer ключ", "bearer"])
-def test_b52_bad_tokens_are_refused_alike(cluster, header):
-    client = Client(cluster, None)
-    headers = {"Authorization": header.encode()} if header is not None else {}
-    body = problem(client("GET", "/v1/jobs", headers), 401, "not-logged-in")
-    assert body["detail"] == "this needs a valid token"

@@ -3,10 +3,11 @@ that was forked stays as it was."""
 
 import copy
 
+from core_machine import CoreMachine
 from hypothesis import settings
 from hypothesis.stateful import rule
 from hypothesis.strategies import integers
-from test_core_keeps_its_promises import CoreMachine, LiveMachine, RestlessMachine
+from test_core_keeps_its_promises import LiveMachine, RestlessMachine
 
 from policies.registry import find
 from scheduler.core.entities import JobState

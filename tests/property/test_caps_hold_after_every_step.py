@@ -1,13 +1,13 @@
 """Caps of teams, users and queues, drains, reservations, arrays and dependencies, under everything that can happen.
 
-The machine is that of `test_core_keeps_its_promises`, whose invariants include those of the caps.
+The machine is that of `core_machine`, whose invariants include those of the caps.
 """
 
 import hypothesis.strategies as st
+from core_machine import NODES, CoreMachine
 from how_many import examples
 from hypothesis import settings
 from hypothesis.stateful import invariant, rule
-from test_core_keeps_its_promises import NODES, CoreMachine
 
 from scheduler.core.entities import JobState
 from scheduler.core.events import Change, Erase, Order, Submit, Verb, Write
