@@ -1,5 +1,6 @@
 """Bubbles seen from outside: utilisation that swings with a period, and whether that is the period of a job's steps."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -63,5 +64,7 @@ def is_of_steps(period_s: float, step_s: float, every_s: float) -> bool:
     """Whether utilisation that was sampled every `every_s` swings once a step. Steps shorter than two samples show with
     the period that sampling makes of theirs."""
     turns = every_s / step_s
+    if not math.isfinite(turns):
+        return False
     shown = abs(turns - round(turns))
     return shown > 0 and abs(period_s - every_s / shown) <= SAME * period_s

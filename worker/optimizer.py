@@ -22,6 +22,7 @@ class LayerOptimizer:
     def __init__(self, optimizer: Optimizer, trained: Mapping[str, nn.Parameter]) -> None:
         self._optimizer, self._trained = optimizer, dict(trained)
         self._stepped = self._trained
+        self._copied: dict[str, int] = {}
         self.on_host = False
 
     def keep(self, on_host: bool) -> None:
@@ -44,6 +45,7 @@ class LayerOptimizer:
         if not self.on_host:
             self._optimizer.step()
             return
+        self._follow()
         for name, copy in self._stepped.items():
             gradient = self._trained[name].grad
             copy.grad = None if gradient is None else _on_host(gradient)
@@ -52,6 +54,7 @@ class LayerOptimizer:
             for name, copy in self._stepped.items():
                 self._trained[name].copy_(copy)
                 copy.grad = None
+        self._note_versions()
 
     def states(self) -> dict[str, State]:
         """By parameter. Tensors are not copied."""
@@ -59,15 +62,26 @@ class LayerOptimizer:
 
     def load(self, states: Mapping[str, State]) -> None:
         """Take over states that fit the parameters' values as they are now. The tensors become the optimizer's own."""
-        if self.on_host:
-            with torch.no_grad():
-                for name, copy in self._stepped.items():
-                    copy.copy_(self._trained[name])
+        self._copied = {}
+        self._follow()
         self._optimizer.state.clear()
         for name, state in states.items():
             if state and name in self._stepped:
                 one = self._stepped[name]
                 self._optimizer.state[one] = {key: self._placed(value, one) for key, value in state.items()}
+
+    def _follow(self) -> None:
+        """Take over what has been written into parameters since: by a load, or by a layer such as nn.Embedding."""
+        if not self.on_host:
+            return
+        with torch.no_grad():
+            for name, copy in self._stepped.items():
+                if self._trained[name]._version != self._copied.get(name):
+                    copy.copy_(self._trained[name])
+        self._note_versions()
+
+    def _note_versions(self) -> None:
+        self._copied = {name: own._version for name, own in self._trained.items()}
 
     def _placed(self, value: Any, parameter: nn.Parameter) -> Any:
         """Beside the parameter, but for counters, which torch keeps on the CPU unless kernels read them."""

@@ -8,7 +8,7 @@ from worker.checkpoint.store import Store
 
 def check_file(option: str, path: Path) -> None:
     """Opens it to append, and leaves no trace. Raises ValueError with what to do."""
-    existed = path.exists()
+    existed = os.path.lexists(path)  # a link to a file that is yet to be made stays, too
     try:
         with open(path, "ab"):
             pass

@@ -102,9 +102,10 @@ def _measure(
     for repeat in range(1 + REPEATS):
         if isinstance(inputs, Tensor) and inputs.requires_grad:
             inputs = inputs.detach().requires_grad_()
+        given = inputs.clone() if isinstance(inputs, Tensor) else inputs  # a layer may overwrite it
         started = _now(device)
         with counting if repeat == 0 else contextlib.nullcontext():
-            output = layer.module(inputs)
+            output = layer.module(given)
             check_output(layer, output)
             root = output if loss is None else loss(output)
         forward_s.append(_now(device) - started)

@@ -192,6 +192,7 @@ def parser() -> argparse.ArgumentParser:
     """Options of `python -P -m worker train`, which `jct train` passes on."""
     made = argparse.ArgumentParser(prog="jct train", description="Train one job on this machine.")
     made.add_argument("spec", help="a JobSpec as JSON; - for standard input")
+    made.add_argument("--parent", type=int, help="end with this process, which started this one")
     made.add_argument("--stages", type=int, default=1)
     made.add_argument("--replicas", type=int, default=1)
     made.add_argument("--schedule", default="1f1b")

@@ -53,6 +53,8 @@ class Stage:
         self.watch: Callable[[int], None] | None = None
         """Told of each micro-batch whose whole backward has passed, while its gradients are the newest to be added."""
         self._weights = WeightQueue()
+        self._overwrites: bool | None = None
+        """Whether its layers compute in place on what comes in; None until a forward has shown it."""
 
     def split_backward(self) -> None:
         """From now on weight gradients can be put off: `backward_input` and `backward_weight` instead of `backward`."""
@@ -68,8 +70,8 @@ class Stage:
         if self._recompute:
             self._alive[microbatch] = _Alive(step, inputs, targets, None)
             with torch.no_grad():
-                return self._run(step, microbatch, inputs, targets)
-        output = self._run(step, microbatch, inputs, targets)
+                return self._run_on_copy(step, microbatch, inputs, targets)
+        output = self._run_on_copy(step, microbatch, inputs, targets)
         self._alive[microbatch] = _Alive(step, inputs, targets, output)
         return output.detach()
 
@@ -82,7 +84,7 @@ class Stage:
         output, buffers = alive.output, []
         if output is None:  # buffers, such as running means, have seen this micro-batch already: not twice
             buffers = [(buffer, buffer.clone()) for layer in self.layers for buffer in layer.module.buffers()]
-            output = self._run(alive.step, microbatch, alive.inputs, alive.targets)
+            output = self._run_on_copy(alive.step, microbatch, alive.inputs, alive.targets)
         if gradient is None:
             gradient = torch.full_like(output, scale)
         if output.requires_grad:
@@ -93,6 +95,15 @@ class Stage:
         if self.watch is not None:
             self.watch(microbatch)
         return alive.inputs.grad if isinstance(alive.inputs, Tensor) else None
+
+    def _run_on_copy(self, step: int, microbatch: int, inputs: Any, targets: Any) -> Tensor:
+        """As `_run`, and inputs stay as they are: a recompute needs them again, a leaf takes nothing in place."""
+        if not isinstance(inputs, Tensor) or self._overwrites is False:
+            return self._run(step, microbatch, inputs, targets)
+        copy = inputs.clone()
+        output = self._run(step, microbatch, copy, targets)
+        self._overwrites = self._overwrites or copy._version > 0
+        return output
 
     def _run(self, step: int, microbatch: int, value: Any, targets: Any) -> Tensor:
         """All layers, each drawing from a stream of its own, keyed by (seed, step, micro-batch, global layer)."""

@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> int:
     options = parser().parse_args(arguments)
     if options.spec == "-":  # from `jct train`: if that is killed, nobody sees or ends the training any more
         processes.tell_end_of_parent(signal.SIGINT)
+        if options.parent not in (None, os.getppid()):  # it was killed while this process imported what it needs
+            return 128 + signal.SIGINT
     data = sys.stdin.buffer.read() if options.spec == "-" else Path(options.spec).read_bytes()
     job = msgspec.json.decode(data, type=JobSpec)
     if options.device == "cpu":

@@ -5,7 +5,6 @@ At most MOST jobs, the newest, so that a scrape stays small; a job that has ende
 
 import math
 from collections.abc import Iterator
-from statistics import fmean
 
 from prometheus_client.core import GaugeMetricFamily
 
@@ -70,4 +69,4 @@ def _busy(state: State, job: int) -> float | None:
     samples = (sample for node in nodes if node in state.sensed for sample in state.sensed[node].telemetry.devices)
     values = [sample.values.get("busy_percent") for sample in samples if sample.id in held]
     known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return sum(known) / len(known) if known else None

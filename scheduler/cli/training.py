@@ -1,5 +1,6 @@
 """`jct train` and `jct checkpoints`: handed to a worker process, since only the worker knows torch."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def train(
         "profile": profile, "measure-after": measure_after,
         "adapt": adapt_with if adapt_with is not None else "" if adapt else None,
     }  # fmt: skip
-    command = ["train", "-", *(["--offload"] if offload else [])]
+    command = ["train", "-", "--parent", str(os.getpid()), *(["--offload"] if offload else [])]
     for name, value in options.items():
         command += [] if value is None else [f"--{name}", str(value)]
     for name, values in (("change", change), ("migrate", migrate)):

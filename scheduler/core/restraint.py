@@ -10,7 +10,7 @@ from typing import NamedTuple
 MOST, WINDOW_US = 200, 600_000_000
 """Eight jobs of a node that each save twice a minute stay below."""
 MOST_KNOWN = 100_000
-"""Speakers and kinds that are remembered: those whose window is over are forgotten beyond that."""
+"""Speakers and kinds that are remembered: beyond that those whose window began first are forgotten."""
 
 REPEATABLE = frozenset(
     {
@@ -45,10 +45,11 @@ class Allowance(NamedTuple):
 def may_say(book: dict[Key, Said], key: Key, now_us: int) -> Allowance:
     """Whether one more may be written; it is counted. key: the speaker and the kind of event."""
     said = _present(book, key, now_us)
-    if len(book) > MOST_KNOWN:
-        for old in [old for old, one in book.items() if now_us - one.since_us >= WINDOW_US]:
-            del book[old]
+    if not said.count:
+        book.pop(key, None)  # the book is in the order in which windows began
     book[key] = Said(said.since_us, said.count + 1)
+    while len(book) > MOST_KNOWN:
+        del book[next(iter(book))]
     return Allowance(said.count < MOST, said.count == MOST)
 
 

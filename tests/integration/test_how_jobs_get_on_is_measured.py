@@ -72,6 +72,16 @@ def test_bub13_all_of_it_is_exported_by_the_jobs_number_alone(cluster: SmallClus
     assert b"secret" not in cluster.metrics()
 
 
+def test_what_an_agent_says_cannot_end_a_scrape(cluster: SmallCluster) -> None:
+    job = running(cluster)
+    (lease,) = cluster.state.leases_of(job, _attempt(cluster, job))
+    node = cluster.state.devices[lease.device].node
+    sample = DeviceSample(id=lease.device, kind="fake", age_s=0.1, values={"busy_percent": 1.7e308})
+    telemetry = Telemetry(number=1, devices=(sample, sample))
+    cluster._step(NodeHeard(node=node, session=cluster.state.said_hello[node], beat=1, telemetry=telemetry))
+    assert f'jctd_job_device_busy_percent{{job="{job}"}}' not in told(cluster)
+
+
 def test_what_is_not_known_has_no_line_and_neither_has_a_job_that_has_ended(cluster: SmallCluster) -> None:
     job = running(cluster)
     assert f'jctd_job_bubble_share{{job="{job}"}}' not in told(cluster)

@@ -137,3 +137,16 @@ def test_taking_it_up_in_the_middle_of_a_training_changes_no_value() -> None:
             assert values == told
             assert tensors.keys() == found.keys()
             assert all(torch.equal(tensors[key], found[key]) for key in tensors)
+
+
+def test_what_a_forward_writes_into_its_parameters_stays() -> None:
+    """nn.Embedding(max_norm=...) scales the rows that it looks up."""
+    job = tiny_job(dropout=0.0)
+    plain, hosted = (
+        [*build_layers(job, range(len(job.names)), CPU, offload=offload).values()] for offload in (False, True)
+    )
+    for layers in (plain, hosted):
+        layers[0].module.token.max_norm = 0.5
+        trained(layers)
+    for a, b in zip(plain, hosted, strict=True):
+        assert all(torch.equal(a.parameters[name], b.parameters[name]) for name in a.parameters)

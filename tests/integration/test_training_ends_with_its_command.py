@@ -73,6 +73,18 @@ def test_nothing_goes_on_unseen(tmp_path: Path, how: str) -> None:
     assert list((tmp_path / "kept").glob("step-*")), "what it had done is saved"
 
 
+def test_killed_before_its_worker_has_imported_anything_it_trains_nothing(tmp_path: Path) -> None:
+    job = {"name": "slow", "entrypoint": "sleeping:job", "workdir": str(JOBS), "arguments": {"block_s": 60.0}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    tag = f"{tmp_path}-early"
+    with subprocess.Popen([str(JCT), "train", str(tmp_path / "job.yaml")], env={**os.environ, TAG: tag}) as training:
+        while not [one for one in processes.descendants(training.pid) if one.parent == training.pid]:
+            assert training.poll() is None
+            time.sleep(0.01)
+        training.send_signal(signal.SIGKILL)
+    assert nothing_left(tag)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_the_model_is_probed_it_ends_at_once(tmp_path: Path, number: int) -> None:
     job = {"name": "slow", "entrypoint": "sleeping:job", "workdir": str(JOBS), "arguments": {"block_s": 60.0}}

@@ -156,3 +156,14 @@ def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
         again = msgspec.structs.replace(hello, session=f"again-{start}")
         cluster._step(NodeHello(hello=again, public_key=key))
     assert cluster.written()["NodeUp"] == FEW + 1, "the other node's own among them"
+
+
+def test_the_book_has_a_bound_however_many_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restraint, "MOST_KNOWN", 3)
+    book: dict[restraint.Key, restraint.Said] = {}
+    for speaker in ("a", "b", "c", "a", "d"):
+        restraint.may_say(book, (speaker, "Told"), 1)
+    assert [speaker for speaker, _ in book] == ["b", "c", "d"], "the one that began first is forgotten"
+    restraint.may_say(book, ("b", "Told"), 1 + restraint.WINDOW_US)
+    restraint.may_say(book, ("e", "Told"), 1 + restraint.WINDOW_US)
+    assert [speaker for speaker, _ in book] == ["d", "b", "e"], "a new window begins at the end"

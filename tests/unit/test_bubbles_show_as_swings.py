@@ -63,6 +63,7 @@ def test_too_few_samples_tell_nothing() -> None:
 
 def test_a_swing_of_another_period_is_not_that_of_the_steps() -> None:
     assert not is_of_steps(4.0, 1.5, EVERY_S)
+    assert not is_of_steps(4.0, 5e-324, EVERY_S), "no step is so short, whatever its job says"
     assert not is_of_steps(4.0, 0.25, EVERY_S), "each sample sees two whole steps"
 
 
