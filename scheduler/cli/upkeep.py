@@ -7,7 +7,7 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
-from scheduler.cli.options import Json
+from scheduler.cli.options import Json, table_width
 from scheduler.cli.output import local_time, print_json, say, visible
 from scheduler.core.errors import Code, JctError
 
@@ -81,4 +81,4 @@ def _list(records: list[dict[str, Any]], json: bool) -> None:
         for record in records
         for fields in [record["fields"]]
     ]  # fmt: skip
-    grid(("NAME", "NODES", "FROM", "UNTIL", "TEAM", "BY", "REASON"), rows).print()
+    grid(("NAME", "NODES", "FROM", "UNTIL", "TEAM", "BY", "REASON"), rows, table_width(None)).print()

@@ -123,6 +123,15 @@ def test_a_device_is_drained_by_the_name_that_gpus_shows(jct, living):
     assert jct("drain", "n0/9", "--device", "--reason", "dust")[0] == 3
 
 
+def test_the_audit_log_tells_moments_and_only_what_was_said(jct, living):
+    jct("team", "set", "nlp", "--max-devices", "4")
+    jct("reserve", "create", "x", "--nodes", "n0", "--for", "4h")
+    reserved, limited = jct("audit")[1].splitlines()[1:3]
+    assert re.search(r"until=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", reserved)
+    assert "max_devices=4" in limited
+    assert "None" not in reserved + limited
+
+
 def test_a_time_that_is_none_is_told_without_words_of_the_library(jct, living):
     assert jct("reserve", "create", "x", "--nodes", "n0", "--for", "4x")[2].startswith("jct: duration: '4x' is no")
 

@@ -1,4 +1,4 @@
-"""A killed daemon leaves no last words: what stands last in its log must not be taken for them."""
+"""What lies below a local cluster's folder is told: the log of a killed daemon, and where the database is."""
 
 import subprocess
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from scheduler.cli.local import LocalCluster
 from scheduler.core.errors import JctError
+from scheduler.store.backup import DATABASE, backup
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,11 @@ def test_the_end_of_the_daemon_is_told_with_its_log(tmp_path: Path, program: str
         cluster.check()
     assert caught.value.message == f"jctd {said}"
     assert str(log) in str(caught.value.hint)
+
+
+def test_a_backup_names_the_folder_below_that_has_the_database(tmp_path: Path) -> None:
+    (tmp_path / "daemon").mkdir()
+    (tmp_path / "daemon" / DATABASE).touch()
+    with pytest.raises(JctError) as caught:
+        backup(tmp_path, tmp_path / "copy")
+    assert f"--state {tmp_path / 'daemon'}" in str(caught.value.hint)
