@@ -1,5 +1,6 @@
 """`python -P -m worker train ...` and `python -P -m worker checkpoints ...`: what `jct` starts for its users."""
 
+import os
 import signal
 import sys
 
@@ -16,7 +17,11 @@ def main(arguments: list[str]) -> int:
         one_threaded()  # before numpy is loaded
         from worker import train
 
-        return train.main(rest)
+        try:
+            return train.main(rest)
+        except BrokenPipeError:  # nobody reads what is printed: it has been stopped, and that is no error worth a word
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
     if command == "checkpoints":
         from worker.checkpoint import command as checkpoints
 

@@ -7,6 +7,8 @@ WHOLE = 100
 """Steps of one measurement."""
 UNSTEADY = 0.5
 """A coefficient of variation above this is told: such steps wait for something."""
+PAUSE_S = 300.0
+"""Training between two such words: of a job with short steps they would bury all else that is told of it."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,12 @@ class StepTimes:
     def __init__(self) -> None:
         self._seen: list[float] = []
         self._warm = False
+        self._silent_s: float | None = None
 
     def take(self, step_s: float) -> Steadiness | None:
         """The measurement that this step completes."""
+        if self._silent_s is not None:
+            self._silent_s += step_s
         if not self._warm:
             self._warm = True
             return None
@@ -49,3 +54,10 @@ class StepTimes:
             return None
         seen, self._seen = self._seen, []
         return Steadiness(statistics.fmean(seen), statistics.pvariance(seen))
+
+    def word(self, found: Steadiness) -> str:
+        """What the user is to be told now; "" where that has been told lately, or steps are steady."""
+        if not found.told or (self._silent_s is not None and self._silent_s < PAUSE_S):
+            return ""
+        self._silent_s = 0.0
+        return found.told

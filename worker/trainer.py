@@ -224,8 +224,8 @@ class Trainer:
             if self._timelines.traps:
                 told = {**told, "traps": self._timelines.traps}
             self.metrics.steadiness(step, steadiness, told)
-            if steadiness.told:
-                self.control.note(steadiness.told)
+            if word := self._step_times.word(steadiness):
+                self.control.note(word)
 
     def _header(self, boundary: int, left: int) -> tuple[Header, int]:
         """The pilot's word; the other ranks add 0 to it."""

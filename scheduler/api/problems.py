@@ -78,9 +78,8 @@ def install(app: FastAPI) -> None:
         problems = []
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"] if part != "body")
-            problems.append(
-                JctError(Code.BAD_SPEC, f"{field}: {item['msg']}" if field else item["msg"], field=field or None)
-            )
+            said = item["msg"].removeprefix("Value error, ")
+            problems.append(JctError(Code.BAD_SPEC, f"{field}: {said}" if field else said, field=field or None))
         return problem(BadSpec(problems), request_id(request))
 
     @app.exception_handler(HTTPException)

@@ -16,7 +16,9 @@ SEES_ALL = ("admin", "operator")
 def admin(
     action: Annotated[str, typer.Argument(metavar="backup|restore|mqtt-acl", help="What to do.")],
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The backup.")] = None,
-    state: Annotated[Path | None, typer.Option(help="The daemon's state folder.")] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="What jctd has as --state; of `jct up` ~/.local/state/jctd/daemon.")
+    ] = None,
 ) -> None:
     """Back the database up while the daemon runs, restore it while it does not, or print Mosquitto's ACL file."""
     match action, file, state:

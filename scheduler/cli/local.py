@@ -86,11 +86,10 @@ class LocalCluster:
     def check(self) -> None:
         """Raises JctError when a process has ended by itself."""
         if self.daemon is not None and self.daemon.poll() is not None:
-            raise JctError(Code.UNREACHABLE, f"jctd has ended: {_last_line(self.daemon_folder / 'jctd.log')}")
+            raise _ended("jctd", self.daemon, self.daemon_folder / "jctd.log")
         for node, process in self.agents.items():
             if process.poll() is not None:
-                said = _last_line(self.state / "agents" / node / "agent.log")
-                raise JctError(Code.UNREACHABLE, f"the agent of node {node} has ended: {said}")
+                raise _ended(f"the agent of node {node}", process, self.state / "agents" / node / "agent.log")
 
     def stop(self) -> None:
         """Agents first, then the daemon: SIGTERM, and SIGKILL for what does not listen."""
@@ -118,6 +117,14 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _ended(what: str, process: "subprocess.Popen[bytes]", log: Path) -> JctError:
+    """A signal leaves no last words: what stands last in the log is then of long ago."""
+    code = process.returncode
+    how = f"was ended by signal {-code}" if code < 0 else f"has ended: {_last_line(log)}"
+    hint = f"running jobs go on, and are found again when this is started again; its log is {log}"
+    return JctError(Code.UNREACHABLE, f"{what} {how}", hint=hint)
 
 
 def _last_line(log: Path) -> str:

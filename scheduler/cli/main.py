@@ -127,7 +127,7 @@ def _invoke(name: str, arguments: list[str]) -> int:
     module, function, _ = COMMANDS[name]
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     command: Callable[..., Any] = getattr(importlib.import_module(f"scheduler.cli.{module}"), function)
-    app.command(name)(_guarded(command))
+    app.command(name, context_settings={"help_option_names": ["--help", "-h"]})(_guarded(command))
     usage_error: Any = typer.BadParameter.__base__
     try:
         return int(app(args=arguments, prog_name=f"jct {name}", standalone_mode=False) or 0)

@@ -1,5 +1,6 @@
 """`jct token`, `jct audit`, `jct usage`."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -72,11 +73,21 @@ def audit(
 
 
 def _change(old: Any, new: Any) -> str:
-    """Only what differs."""
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return ", ".join(f"{key}={value}" for key, value in new.items()) if isinstance(new, dict) else ""
+    """Only what differs, and of what is new only what has been said."""
+    if not isinstance(new, dict):
+        return ""
+    if not isinstance(old, dict):
+        return ", ".join(_field(key, new[key], "=") for key in new if new[key] not in (None, "", []))
     keys = [key for key in new if new[key] != old.get(key)]
-    return ", ".join(f"{key}: {old.get(key)} -> {new[key]}" for key in keys)
+    return ", ".join(f"{_field(key, old.get(key), ': ')} -> {_field('', new[key], '')}" for key in keys)
+
+
+def _field(key: str, value: Any, between: str) -> str:
+    """Moments are kept in microseconds, as which nobody reads them."""
+    if key.endswith("_us") and isinstance(value, int):
+        key = key.removesuffix("_us")
+        value = datetime.fromtimestamp(value // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
+    return f"{key}{between}{value}"
 
 
 def usage(json: Json = False) -> None:

@@ -7,11 +7,13 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
-from scheduler.cli.options import Json
+from scheduler.cli.options import Json, table_width
 from scheduler.cli.output import local_time, print_json, say, visible
 from scheduler.core.errors import Code, JctError
 
-Where = Annotated[str, typer.Argument(metavar="NODE|DEVICE", help="A node's name, or with --device a device's id.")]
+Where = Annotated[
+    str, typer.Argument(metavar="NODE|DEVICE", help="A node's name, or with --device a device: NODE/N or its id.")
+]
 IsDevice = Annotated[bool, typer.Option("--device", help="One device instead of a whole node.")]
 
 
@@ -20,17 +22,24 @@ def drain(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Start nothing new there; what runs goes on."""
-    found = Client.from_config().call("POST", _path(what, device, "drain"), body={"reason": reason}).json()
+    client = Client.from_config()
+    found = client.call("POST", _path(client, what, device, "drain"), body={"reason": reason}).json()
     print_json(drain=found) if json else say(f"{visible(what)} is drained: {visible(reason)}")
 
 
 def resume(what: Where, device: IsDevice = False) -> None:
     """Give it work again."""
-    Client.from_config().call("POST", _path(what, device, "resume"))
+    client = Client.from_config()
+    client.call("POST", _path(client, what, device, "resume"))
     say(f"{visible(what)} takes work again")
 
 
-def _path(what: str, device: bool, verb: str) -> str:
+def _path(client: Client, what: str, device: bool, verb: str) -> str:
+    """A device may be named as `jct gpus` shows it."""
+    if device and "/" in what:
+        for one in client.call("GET", "devices").json()["devices"]:
+            if f"{one['node']}/{one['index']}" == what:
+                what = one["id"]
     return f"{'devices' if device else 'nodes'}/{quote(what, safe='')}/{verb}"
 
 
@@ -72,4 +81,4 @@ def _list(records: list[dict[str, Any]], json: bool) -> None:
         for record in records
         for fields in [record["fields"]]
     ]  # fmt: skip
-    grid(("NAME", "NODES", "FROM", "UNTIL", "TEAM", "BY", "REASON"), rows).print()
+    grid(("NAME", "NODES", "FROM", "UNTIL", "TEAM", "BY", "REASON"), rows, table_width(None)).print()

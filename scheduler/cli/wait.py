@@ -10,6 +10,7 @@ from scheduler.cli import exits
 from scheduler.cli.client import Client
 from scheduler.cli.options import Ids, Json
 from scheduler.cli.output import print_json, say, visible
+from scheduler.cli.units import seconds
 from scheduler.core.errors import Code, JctError
 
 POLL_S = 0.5
@@ -17,9 +18,19 @@ PATIENCE_S = 120.0
 """How long an unreachable jctd is waited for: a restart must not end a script that waits."""
 
 
+def _seconds(text: str) -> float:
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def wait(
     ids: Ids,
-    timeout: Annotated[float | None, typer.Option(min=0, help="Give up after so many seconds (exit code 7).")] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(parser=_seconds, metavar="TIME", help="Give up after so long: 90 (seconds), 10m (exit code 7)."),
+    ] = None,
     exit_by_state: Annotated[bool, typer.Option(help="Exit 0, or 100 to 106 by the job's state.")] = False,
     json: Json = False,
 ) -> int:

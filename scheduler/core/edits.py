@@ -20,6 +20,8 @@ from scheduler.core.turn import Turn
 
 WAITING_ONLY = frozenset({"min_devices", "max_devices", "allowed_devices", "begin_us"})
 """Fields that a job can change only while it waits."""
+_CALLED = {"begin_us": "begin time"}
+"""What people call them; the others are its GPUs."""
 
 _CAPS = ("max_devices", "max_running", "max_pending")
 
@@ -66,7 +68,10 @@ def _changed(turn: Turn, job: Job, changes: dict[str, Any]) -> Job:
         raise JctError(Code.CONFLICT, message, hint="submit it again as a new job")
     late = sorted(WAITING_ONLY & changes.keys())
     if late and job.state is not JobState.QUEUED:
-        raise JctError(Code.CONFLICT, f"job {job.id} has begun; {late[0]} can be changed only while it waits")
+        what = _CALLED.get(late[0], "GPUs")
+        message = f"job {job.id} has begun; its {what} can be changed only while it waits"
+        hint = f"jct hold {job.id} saves and stops it; then change it, and: jct release {job.id}"
+        raise JctError(Code.CONFLICT, message, hint=hint)
     if "queue" in changes and changes["queue"] not in turn.state.queues:
         raise JctError(Code.BAD_SPEC, f"there is no queue {changes['queue']!r}", field="queue")
     changed = replace(

@@ -21,7 +21,11 @@ def backup(state: Path, target: Path) -> str:
     """
     source = state / DATABASE
     if not source.is_file():
-        raise JctError(Code.NOT_FOUND, f"there is no {source}", hint="a PostgreSQL database is backed up by pg_dump")
+        below = state / "daemon"  # where `jct up` has it
+        hint = "a PostgreSQL database is backed up by pg_dump"
+        if (below / DATABASE).is_file():
+            hint = f"that of `jct up` is: --state {below}"
+        raise JctError(Code.NOT_FOUND, f"there is no {source}", hint=hint)
     if target.exists():
         raise JctError(Code.CONFLICT, f"{target} exists already; jctd overwrites no backup")
     temporary = target.with_name(target.name + ".tmp")

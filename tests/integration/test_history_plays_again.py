@@ -87,3 +87,15 @@ def test_what_cannot_be_played_is_said(jct, played, tmp_path):
     assert "ran on 4 gpu" in err.replace("\n", " ") or "has 2 gpu" in err
     file.write_text('{"v": 1}\n')
     assert jct("simulate", file)[0] == 2
+
+
+def test_what_is_simulated_fits_a_terminal_and_is_not_probed(jct, played, tmp_path):
+    file = tmp_path / "history.jsonl"
+    jct("history", "--export", file)
+    code, out, _ = jct("simulate", file, "--nodes", "2x2", "--policy", "fifo,goodput", "--round", "1")
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 80
+    code, _, err = jct("simulate", file, "--policy", "priority")
+    assert code == 2
+    assert "probe" in err
+    assert "No such file" in jct("simulate", tmp_path / "none")[2].replace("\n", " ")

@@ -104,6 +104,38 @@ def test_acts_are_said_and_safe_to_repeat(jct, living, job_file):
     assert "enough" in living.state.jobs[id].reason
 
 
+def test_what_can_no_longer_be_changed_is_named_as_on_the_command_line(jct, living, job_file):
+    id = submitted(jct, job_file())
+    living.advance(8)
+    code, _, err = jct("update", id, "--gpus", "1")
+    assert code == 6
+    assert f"job {id} has begun; its GPUs can be changed only while it waits" in err
+    assert f"jct hold {id}" in err
+
+
+def test_a_device_is_drained_by_the_name_that_gpus_shows(jct, living):
+    assert jct("drain", "n0/1", "--device", "--reason", "dust")[2] == "n0/1 is drained: dust\n"
+    devices = json.loads(jct("gpus", "--json")[1])["devices"]
+    (drained,) = [device for device in devices if device["drain"]]
+    assert (drained["node"], drained["index"]) == ("n0", 1)
+    assert jct("resume", drained["id"], "--device")[0] == 0
+    assert jct("resume", "n0/1", "--device")[0] == 6
+    assert jct("drain", "n0/9", "--device", "--reason", "dust")[0] == 3
+
+
+def test_the_audit_log_tells_moments_and_only_what_was_said(jct, living):
+    jct("team", "set", "nlp", "--max-devices", "4")
+    jct("reserve", "create", "x", "--nodes", "n0", "--for", "4h")
+    reserved, limited = jct("audit")[1].splitlines()[1:3]
+    assert re.search(r"until=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", reserved)
+    assert "max_devices=4" in limited
+    assert "None" not in reserved + limited
+
+
+def test_a_time_that_is_none_is_told_without_words_of_the_library(jct, living):
+    assert jct("reserve", "create", "x", "--nodes", "n0", "--for", "4x")[2].startswith("jct: duration: '4x' is no")
+
+
 def test_of_several_each_is_tried_and_the_worst_code_given(jct, living, job_file):
     id = submitted(jct, job_file())
     code, out, err = jct("cancel", 98, id, 99, "--json")

@@ -137,4 +137,6 @@ def test_wait_answers_with_the_highest_code(jct, living, job_file):
 def test_wait_gives_up_when_told(jct, living, job_file):
     id = submitted(jct, job_file())
     assert jct("wait", id, "--timeout", "0")[0] == 7
+    assert jct("wait", id, "--timeout", "1ms")[0] == 7
+    assert "one of s, ms" in jct("wait", id, "--timeout", "soon")[2]
     assert jct("wait", id, "--timeout", "0", "--exit-by-state")[0] == 101

@@ -57,9 +57,10 @@ def test_nothing_goes_on_unseen(tmp_path: Path, how: str) -> None:
     tag = f"{tmp_path}-{how}"
     command = [str(JCT), "train", str(tmp_path / "job.yaml"), "--microbatches", "2"]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, TAG: tag}, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, TAG: tag}, text=True
     ) as training:
         assert training.stdout is not None
+        assert training.stderr is not None
         assert any(line.startswith("step 3") for line in training.stdout)
         assert left(tag)
         if how == "killed":
@@ -69,6 +70,8 @@ def test_nothing_goes_on_unseen(tmp_path: Path, how: str) -> None:
             processes.kill(worker)
         training.stdout.close()
         training.wait(timeout=60)
+        if how == "unread":
+            assert (training.returncode, training.stderr.read()) == (141, "")
     assert nothing_left(tag)
     assert list((tmp_path / "kept").glob("step-*")), "what it had done is saved"
 

@@ -27,3 +27,17 @@ def test_injected_jitter_is_told_and_steady_steps_are_not() -> None:
     assert steady.variation == pytest.approx(0.1)
     assert steady.told == ""
     assert "vary by 100% around 0.1 s" in jittery.told
+
+
+def test_a_job_of_short_steps_is_not_told_every_hundred_of_them() -> None:
+    collected, told = StepTimes(), 0
+    times_s = [0.001, 0.005] * 50_000  # 300 s
+    for one in times_s:
+        if (found := collected.take(one)) is not None:
+            assert found.told
+            told += collected.word(found) != ""
+    assert told == 1
+    for one in [0.001, 0.005] * (10 * WHOLE):
+        if (found := collected.take(one)) is not None:
+            told += collected.word(found) != ""
+    assert told == 2
