@@ -25,10 +25,12 @@ def last_word(speak: Callable[[Control], None], end: Ended) -> Report:
     ours.sendall(codec.frame(TARGET))
     pid = os.fork()
     if pid == 0:  # a control ends its process when its line is closed
-        control = Control(theirs)
-        speak(control)
-        control.last_word(end)
-        os._exit(0)
+        try:
+            control = Control(theirs)
+            speak(control)
+            control.last_word(end)
+        finally:
+            os._exit(0)
     theirs.close()
     os.waitpid(pid, 0)
     bodies = codec.Unframer().feed(ours.recv(1 << 16))
