@@ -32,6 +32,7 @@ class Control:
         self._changed = threading.Condition()
         self._dirty = True
         self._sent_at = 0.0
+        self._loss = ""
         self._lost_at: float | None = None
         self._closing = False
         self._listener: Callable[[], None] = lambda: None
@@ -113,8 +114,13 @@ class Control:
             if self._report.phase is not phase or time.monotonic() - self._sent_at >= REPORT_INTERVAL_S:
                 self._send()
 
-    def note(self, message: str) -> None:
-        """A line for the user, beside the training: shown, never an end."""
+    def note(self, message: str, *, of_loss: bool = False) -> None:
+        """A line for the user, beside the training: shown, never an end.
+
+        of_loss: it tells of work that is lost or could be, and stays to the end.
+        """
+        if of_loss:
+            self._loss = message
         with contextlib.suppress(OSError, ValueError):  # the log's disk may be full, or the user's code has closed it
             print(f"jctd: {message}", flush=True)
         self.report(message=message)
@@ -125,9 +131,11 @@ class Control:
         self.note(f"generation {generation} is dropped: {why}")
 
     def last_word(self, end: Ended) -> None:
-        """The end's cause and message, sent before this returns. An earlier note stays where the end says nothing."""
+        """The end's cause and message, sent before this returns. What was lost is told where the end says nothing; how
+        training went otherwise is no reason of its end.
+        """
         with self._changed:
-            message = end.message or self._report.message
+            message = end.message or self._loss
             self._report = msgspec.structs.replace(
                 self._report, seq=self._report.seq + 1, cause=end.cause, message=message
             )

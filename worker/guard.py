@@ -104,7 +104,8 @@ class Guard:
         if self._kill_at_s is not None and now_s >= self._kill_at_s:
             self._kill(f"killed when its grace was over: {self._why()}")
         if self._deaf_since_s is not None and now_s - self._deaf_since_s >= DEAF_LIMIT_S and not self._killed:
-            self._change(cause=self.report.cause or Cause.USER_EXCEPTION)
+            if self.report.cause is None:  # what it told beside the training is no reason of its end
+                self._change(cause=Cause.USER_EXCEPTION, message="")
             self._kill("its code closed the line to its shim, so that nothing could be told to it any more")
         found = processes.stat(self.pid)
         if found is None or found.state not in ("T", "t"):
@@ -112,7 +113,7 @@ class Guard:
         elif self._stopped_since_s is None:
             self._stopped_since_s = now_s
         elif now_s - self._stopped_since_s >= STOPPED_LIMIT_S and not self._killed:
-            self._change(cause=Cause.STALLED)
+            self._change(cause=Cause.STALLED, message="")
             self._kill(f"its process was stopped (SIGSTOP) for {STOPPED_LIMIT_S:.0f} s")
 
     def next_deadline_s(self) -> float | None:

@@ -14,12 +14,16 @@ from torch.overrides import TorchFunctionMode
 from scheduler.protocol.messages import Cause
 from worker.entrypoint import user_exception
 from worker.errors import Ended
+from worker.groups import CannotCarry
 from worker.keys import reseed, seed_for_layer
 from worker.optimizer import LayerOptimizer
 from worker.sdk import PipelineJob
 
 Structure = dict[str, Any]
 """A layer's name with shape and dtype of each parameter and buffer; JSON."""
+
+GROUPS = ".groups"
+"""Among a state's plain values, what the optimizer's groups have; no parameter's name begins with a dot."""
 
 
 class Layer:
@@ -87,14 +91,21 @@ class Layer:
         )
 
     def update(self, learning_rate: float | None, scale: float | None) -> None:
-        """One optimizer step with gradients scaled by `scale`, then gradients dropped."""
+        """One optimizer step with gradients scaled by `scale`, then gradients dropped.
+
+        Raises:
+            Ended: NOT_SUPPORTED, the optimizer keeps what could not be saved.
+        """
         if self.optimizer is None:
             return
         if scale is not None:
             for parameter in self.parameters.values():
                 if parameter.grad is not None:
                     parameter.grad.mul_(scale)
-        self.optimizer.step(learning_rate)
+        try:
+            self.optimizer.step(learning_rate)
+        except CannotCarry as error:
+            raise self._unfit(error) from None
         self.updates += 1
         self.drop_gradients()
 
@@ -107,7 +118,12 @@ class Layer:
         self.module.zero_grad(set_to_none=True)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors (not copied) by key, and the optimizer's plain values: {parameter: {key: value}}."""
+        """Tensors (not copied) by key, and the optimizer's plain values: {parameter: {key: value}}, with what it has
+        changed in its groups under GROUPS.
+
+        Raises:
+            Ended: NOT_SUPPORTED, the optimizer keeps what could not be saved.
+        """
         tensors = {f"parameter/{name}": parameter.detach() for name, parameter in self.parameters.items()}
         tensors |= {f"buffer/{name}": buffer for name, buffer in self.module.named_buffers()}
         values: dict[str, Any] = {}
@@ -117,10 +133,14 @@ class Layer:
                     tensors[f"optimizer/{name}/{key}"] = value
                 elif value is not None:
                     values.setdefault(name, {})[key] = value
-        return tensors, values
+        try:
+            changes = self.optimizer.changes() if self.optimizer else {}
+        except CannotCarry as error:
+            raise self._unfit(error) from None
+        return tensors, values | ({GROUPS: changes} if changes else {})
 
     def load(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-        """Take over a state. The tensors become the layer's own.
+        """Take over a state, in a layer as it was built. The tensors become the layer's own.
 
         Raises:
             ValueError: it is the state of another layer.
@@ -146,6 +166,10 @@ class Layer:
             prefix = f"optimizer/{name}/"
             state |= {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
         self.optimizer.load(states)
+        self.optimizer.take(values.get(GROUPS, {}))
+
+    def _unfit(self, error: CannotCarry) -> Ended:
+        return Ended(Cause.NOT_SUPPORTED, f"the optimizer of layer {self.name!r}: {error}")
 
 
 class _SkipRandomFill(TorchFunctionMode):

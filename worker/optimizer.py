@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from worker.groups import Changes, Groups
+
 State = dict[str, Any]
 """Of one parameter: tensors and plain values by the optimizer's keys."""
 
@@ -21,6 +23,7 @@ class LayerOptimizer:
 
     def __init__(self, optimizer: Optimizer, trained: Mapping[str, nn.Parameter]) -> None:
         self._optimizer, self._trained = optimizer, dict(trained)
+        self._groups, self._scheduled, self._untried = Groups(optimizer), False, True
         self._stepped = self._trained
         self._copied: dict[str, int] = {}
         self.on_host = False
@@ -38,13 +41,24 @@ class LayerOptimizer:
         self.load(states)
 
     def step(self, learning_rate: float | None) -> None:
-        """One update by the parameters' gradients. learning_rate: None for the optimizer's own."""
-        if learning_rate is not None:
+        """One update by the parameters' gradients. learning_rate: None for the optimizer's own.
+
+        Raises:
+            CannotCarry: this was the first one, and has shown that the optimizer's state could not be saved.
+        """
+        self._scheduled = learning_rate is not None
+        if self._scheduled:
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate
-        if not self.on_host:
+        if self.on_host:
+            self._step_on_host()
+        else:
             self._optimizer.step()
-            return
+        if self._untried:
+            self._untried = False
+            self.changes()
+
+    def _step_on_host(self) -> None:
         self._follow()
         for name, copy in self._stepped.items():
             gradient = self._trained[name].grad
@@ -59,6 +73,14 @@ class LayerOptimizer:
     def states(self) -> dict[str, State]:
         """By parameter. Tensors are not copied."""
         return {name: dict(self._optimizer.state.get(one, {})) for name, one in self._stepped.items()}
+
+    def changes(self) -> Changes:
+        """What its groups have besides. The rate is not among it where the job sets it. Raises CannotCarry."""
+        return self._groups.changes(without=("lr",) if self._scheduled else ())
+
+    def take(self, changes: Changes) -> None:
+        """Raises ValueError: it is the state of another optimizer."""
+        self._groups.take(changes)
 
     def load(self, states: Mapping[str, State]) -> None:
         """Take over states that fit the parameters' values as they are now. The tensors become the optimizer's own."""

@@ -41,10 +41,11 @@ class Resume:
         try:
             catalogue.claim(self.store, self.target.job, self.target.attempt, self.target.spec.nonce)
         except OSError as error:
-            self.control.note(f"checkpoint directory {self.store.place} cannot be written: {error.strerror}")
+            trouble = f"checkpoint directory {self.store.place} cannot be written: {error.strerror}"
+            self.control.note(trouble, of_loss=True)
         loaded = loader.lead(candidates(self.store, self.wanted, self.target.job))
         if loaded.lost:
-            self.control.note(loaded.lost)
+            self.control.note(loaded.lost, of_loss=True)
         elif loaded.manifest is not None:
             self._warn_of_little_room(loaded.manifest)
         return loaded

@@ -69,7 +69,7 @@ class Saves:
         self._trouble = outcome.error
         saved = self._progress.saved
         newest = "there is none yet" if saved is None else f"the newest is of step {saved}"
-        self._control.note(f"checkpoint of step {outcome.step} failed: {outcome.error}; {newest}")
+        self._control.note(f"checkpoint of step {outcome.step} failed: {outcome.error}; {newest}", of_loss=True)
 
     def lost_work(self) -> str:
         """What a stop costs, said by the pilot; "" where nothing is lost."""

@@ -8,9 +8,9 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -129,7 +129,24 @@ class _Training:
         plans = [self._plan(script.shape)]
         for _, change in script.changes:
             plans.append(moved(plans[-1], change) if isinstance(change, Move) else self._plan(change))
-        launched = self._launch(job, attempt, "train", plans[0])
+        with self._sink() as sink:  # before signals are taken over: a pipe without a reader may wait for ever
+            launched = self._launch(job, attempt, "train", plans[0])
+            self._train(launched, plans[1:], sink)
+        good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
+        if good and self._signal and launched.pilot.cause is Cause.STOPPED:
+            print(f"jct train: {_stopped(launched.pilot, self._job.checkpoint)}", flush=True)
+            return 128 + self._signal
+        return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
+
+    def _sink(self) -> places.Sink:
+        """Raises BadRequest."""
+        try:
+            return places.Sink("--metrics", self._metrics or Path(os.devnull))
+        except OSError as error:
+            raise BadRequest(f"--metrics {self._metrics}: {error.strerror}; name a file that can be written") from None
+
+    def _train(self, launched: Launched, changes: Sequence[Any], sink: places.Sink) -> None:
+        """Up to the end of all members, whatever it is. changes: plans to come."""
         self._trained = launched.folder
 
         def interrupted(number: int, _frame: object) -> None:
@@ -138,20 +155,14 @@ class _Training:
 
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, interrupted)
-        place = self._metrics or os.devnull
-        with _stopped_at_an_error(launched, self._job.grace_s), open(place, "w", encoding="utf-8") as sink:
-            for plan in plans[1:]:
+        with _stopped_at_an_error(launched, self._job.grace_s):
+            for plan in changes:
                 self._until(launched, sink, Launched.is_running)
                 if launched.is_gone():
                     break
                 launched.change(plan)
             self._until(launched, sink, Launched.is_gone)
         launched.hang_up()
-        good = all(one.cause in (Cause.FINISHED, Cause.STOPPED) for one in launched.reports.values())
-        if good and self._signal and launched.pilot.cause is Cause.STOPPED:
-            print(f"jct train: {_stopped(launched.pilot, self._job.checkpoint)}", flush=True)
-            return 128 + self._signal
-        return 0 if good and launched.pilot.cause is Cause.FINISHED else _failed(launched, launched.pilot)
 
     def measure(self, file: Path, after: int) -> int:
         """As `run`, measuring convergence from step `after` on; the probe's profile and the figures go to `file`."""
@@ -216,13 +227,13 @@ class _Training:
         probe.hang_up()
         return probe.pilot
 
-    def _until(self, launched: Launched, sink: IO[str], condition: Any) -> None:
+    def _until(self, launched: Launched, sink: places.Sink, condition: Any) -> None:
         while not condition(launched) and not launched.is_gone():
             launched.poll(POLL_S)
             self._tell(launched, sink)
         self._tell(launched, sink)
 
-    def _tell(self, launched: Launched, sink: IO[str]) -> None:
+    def _tell(self, launched: Launched, sink: places.Sink) -> None:
         """Pass new metrics on: to the file as they are, to the terminal as lines."""
         said = launched.pilot.message if launched.is_running() else ""
         if said not in ("", self._said) and launched.pilot.cause is None:

@@ -2,7 +2,8 @@
 
 `python -m agent.forest.stage --cores 0,1 --batch 32` runs one process a core. On standard output it tells the pids,
 then of every step and stage a line: `STAGE END_S STEP_S BUSY_S CPU_S`, where BUSY_S is the time in which the stage
-computed and sent, and CPU_S the part of it on a core. It ends with its standard input.
+computed, sent, or had something to do while others had its core, and CPU_S the part of it on a core. It ends with its
+standard input.
 """
 
 import argparse
@@ -59,6 +60,19 @@ class Line:
         self._come.put(None)
 
 
+class Queued:
+    """How long this thread was ready to run while others had its core; 0 where the kernel does not count it."""
+
+    def __init__(self) -> None:
+        try:
+            self._file: int | None = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def seconds(self) -> float:
+        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9 if self._file is not None else 0.0
+
+
 class Stage:
     """One stage's work: a forward and a backward of LAYERS square matrices on each micro-batch."""
 
@@ -70,10 +84,17 @@ class Stage:
         self._first = random.standard_normal((batch, WIDTH), dtype=np.float32)
         self._shape = batch, WIDTH
         self._kept: list[list[np.ndarray]] = []
+        self._queued, self._counted_s = Queued(), 0.0
         self.busy_s = self.cpu_s = 0.0
 
     def step(self) -> None:
-        """1F1B: as many forwards ahead as there are stages behind."""
+        """1F1B: as many forwards ahead as there are stages behind. What it waits for its core after a message has come
+        is known only now, and is no less its work's time than what it waits in the middle of a product."""
+        before_s, self._counted_s = self._queued.seconds(), 0.0
+        self._run()
+        self.busy_s += max(0.0, self._queued.seconds() - before_s - self._counted_s)
+
+    def _run(self) -> None:
         for turn in range(MICROBATCHES + self._ahead):
             if turn < MICROBATCHES:
                 self._forward()
@@ -82,10 +103,11 @@ class Stage:
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        began_s, ran_s = time.monotonic(), time.thread_time()
+        began_s, ran_s, queued_s = time.monotonic(), time.thread_time(), self._queued.seconds()
         yield
         self.busy_s += time.monotonic() - began_s
         self.cpu_s += time.thread_time() - ran_s
+        self._counted_s += self._queued.seconds() - queued_s
 
     def _forward(self) -> None:
         x = self._first if self._before is None else self._array(self._before.take())

@@ -1,6 +1,7 @@
 """`jct train` runs a job without a daemon, changes its shape by script; `jct checkpoints` explains what it saved."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -69,6 +70,26 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     plans = [json.loads(one)["plan"] for one in (tmp_path / "run.jsonl").read_text().splitlines() if '"loss"' in one]
     assert [plans[step - 1] for step in (4, 5, 8)] == ["2×8 1f1b", "4×8 zb-h1", "4×8 zb-h1"]
+
+
+def test_metrics_go_through_a_pipe_to_whoever_reads_it(job_file: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True) as reader:
+        run = train(job_file, "--steps", "3", "--metrics", str(pipe))
+        if run.returncode:
+            reader.kill()
+        assert run.returncode == 0, run.stderr
+        assert reader.stdout is not None
+        assert [json.loads(line)["step"] for line in reader.stdout if '"loss"' in line] == [1, 2, 3]
+
+
+def test_metrics_that_cannot_be_written_any_more_are_told_once_and_training_goes_on(job_file: Path) -> None:
+    run = train(job_file, "--steps", "3", "--metrics", "/dev/full")
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("--metrics /dev/full: No space left on device\n  training goes on without it\n") == 1
+    assert "Traceback" not in run.stderr
+    assert "step 3: loss " in run.stdout
 
 
 def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
