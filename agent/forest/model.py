@@ -12,6 +12,8 @@ from agent.forest.trees import Floats, Trees
 
 ANY = "any"
 TOP = 5
+LEAST_CONFIDENCE = 0.5
+"""An agent does not follow a prediction of less."""
 OTHER_KIND, OTHER_TOPOLOGY = 0.3, 0.8
 _LEAST_SPREAD = 0.02
 

@@ -12,7 +12,7 @@ import msgspec
 
 from agent.forest import file
 from agent.forest.file import BadModel
-from agent.forest.model import Prediction, Reason
+from agent.forest.model import LEAST_CONFIDENCE, Prediction, Reason
 from agent.forest.schema import Schema
 
 EX_FAILED, EX_USAGE = 1, 2
@@ -65,16 +65,23 @@ def read_features(path: Path) -> dict[str, float | None]:
 
 def check_names(path: Path, features: Iterable[str], schema: Schema) -> None:
     """A name that is misspelt would otherwise count as a missing value. Raises BadFeatures."""
-    unknown = [_with_nearest(name, schema) for name in features if name not in schema.names]
+    unknown = [(name, _nearest(name, schema)) for name in features if name not in schema.names]
     if unknown:
         more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-        named = ", ".join(unknown[:MOST_NAMED])
-        raise BadFeatures(f"{path}: schema {schema.name} {schema.version} has no feature {named}{more}")
+        named = ", ".join(
+            f"{name!r} (did you mean {near!r}?)" if near else repr(name) for name, near in unknown[:MOST_NAMED]
+        )
+        listed = "" if all(near for _, near in unknown) else f"\n{_list(schema)}"
+        raise BadFeatures(f"{path}: schema {schema.name} {schema.version} has no feature {named}{more}{listed}")
 
 
-def _with_nearest(name: str, schema: Schema) -> str:
-    near = difflib.get_close_matches(name, schema.names, 1)
-    return f"{name!r} (did you mean {near[0]!r}?)" if near else repr(name)
+def _nearest(name: str, schema: Schema) -> str | None:
+    return next(iter(difflib.get_close_matches(name, schema.names, 1)), None)
+
+
+def _list(schema: Schema) -> str:
+    text = f"its features: {', '.join(schema.names)}"
+    return textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _options() -> argparse.ArgumentParser:
@@ -97,9 +104,11 @@ def _json(found: Prediction, reasons: Sequence[Reason], fallback: str) -> str:
 
 
 def _lines(found: Prediction, reasons: Sequence[Reason]) -> list[str]:
+    is_heard = found.confidence >= LEAST_CONFIDENCE
+    unheard = "" if is_heard else f": below {LEAST_CONFIDENCE}, so the running agent would not follow it"
     return [
         f"slowdown    {found.slowdown:.2f} ({found.low:.2f} to {found.high:.2f} nine times in ten)",
-        f"confidence  {found.confidence:.2f}",
+        f"confidence  {found.confidence:.2f}{unheard}",
         *(
             f"  {one.feature:<30}{'missing' if one.value is None else f'{one.value:,.2f}':>16}  x{one.factor:.2f}"
             for one in reasons

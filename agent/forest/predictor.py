@@ -15,7 +15,7 @@ from agent.forest import file
 from agent.forest.contested import Contest
 from agent.forest.features import Features, Values
 from agent.forest.file import BadModel
-from agent.forest.model import Hardware, Model
+from agent.forest.model import LEAST_CONFIDENCE, Hardware, Model
 from agent.forest.observed import Observed, Ratio
 from agent.forest.refit import ONLINE, Window, never
 from agent.forest.schema import NODE
@@ -31,7 +31,6 @@ SHIPPED = Path(__file__).parent / "models"
 LOOK_S = 10.0
 FREE_CHANGES = 5
 """Of model files within ten minutes: more than that is no work of a person."""
-LEAST_CONFIDENCE = 0.5
 OBSERVED_CONFIDENCE = 0.6
 STEP_TIMES = "observed step times"
 NOTICEABLE_WAIT_PERCENT, NOTICEABLE_FOREIGN_PERCENT = 5.0, 10.0

@@ -15,6 +15,7 @@ from agent.telemetry.network import Network
 from agent.telemetry.rates import Rates
 from agent.watched import Watched
 from scheduler.protocol.messages import DeviceInfo, Health
+from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import DeviceSample, Telemetry
 
 EVERY_S = 0.5
@@ -73,10 +74,11 @@ class Sampler:
         found, missing = self._host.read()
         tcp, no_tcp = self._network.tcp()
         host: dict[str, float | None] = {**dict.fromkeys((*HOST_NAMES, *no_tcp)), **found, **tcp}
-        return Telemetry(
+        telemetry = Telemetry(
             number=self._number, devices=tuple(samples), interfaces=self._network.interfaces(), late=self._late,
             host=host, missing=missing | no_tcp,
         )
+        return plausible_telemetry(telemetry)
 
     def health(self) -> Health:
         """By the newest sample."""

@@ -165,7 +165,8 @@ class PrioView(TypedDict):
 
 
 class MovedView(TypedDict):
-    """A job that would start or end at another time. preempted: it would be stopped more often than now."""
+    """A job that would start or end at another time. preempted: it would be stopped more often than now. runs: it does
+    now. unknown: why its ends are null though it may end; null where they are known."""
 
     job: int
     name: str
@@ -175,15 +176,19 @@ class MovedView(TypedDict):
     end_before: str | None
     end_after: str | None
     preempted: bool
+    runs: bool
+    unknown: str | None
 
 
 class TeamChangeView(TypedDict):
-    """Mean completion times of the team's present jobs, in seconds."""
+    """Mean completion times of the team's present jobs, in seconds; null where no end is known. left_out: further
+    jobs, whose ends are unknown."""
 
     team: str
     jobs: int
-    jct_before_s: float
-    jct_after_s: float
+    left_out: int
+    jct_before_s: float | None
+    jct_after_s: float | None
 
 
 class WhatIf(TypedDict):

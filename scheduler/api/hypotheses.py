@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from msgspec.structs import replace
 from pydantic import Field
 
 from policies import registry
@@ -125,7 +126,7 @@ async def plan(candidate: Candidate, caller: CallerDep, _: Plain) -> Response:
     spec = await admit(caller, parse_document({"team": caller.token.team, **candidate.job}))
     key = candidate.spec_key or spec_key(spec.what_runs, spec.arguments, spec.global_batch, f"below {spec.workdir}")
     past = await past_parents(caller, spec)
-    event = Submit(request=0, spec=spec, spec_key=key, user=caller.user, past=past)
+    event = Submit(request=0, spec=_apart(spec), spec_key=key, user=caller.user, past=past)
     seen = await caller.cluster.forecasts.submitted(event)
     never = _never(caller.cluster.state, spec)
     return answer(
@@ -135,6 +136,12 @@ async def plan(candidate: Candidate, caller: CallerDep, _: Plain) -> Response:
             futures=seen.futures,
         )
     )  # fmt: skip
+
+
+def _apart(spec: JobSpec) -> JobSpec:
+    """With checkpoints in no directory: a job that is only asked about overwrites nobody's."""
+    checkpoint = spec.checkpoint
+    return replace(spec, checkpoint=replace(checkpoint, dir="")) if checkpoint is not None else spec
 
 
 def _never(state: State, spec: JobSpec) -> str | None:

@@ -9,6 +9,8 @@ from scheduler.forecast.outlook import Outlook, Range
 NEVER = ("TooLarge", "NoSuchGPUType")
 """Reasons for which a job does not start in the cluster as it is, whatever ends."""
 
+UNKNOWN_WORK = "nothing tells yet how much work it has, or how fast it is"
+
 
 def why_unknown(seen: Outlook | None, job: Job | None = None) -> str | None:
     """None where the end is known. job: that waits, if it is one that was submitted."""
@@ -19,7 +21,7 @@ def why_unknown(seen: Outlook | None, job: Job | None = None) -> str | None:
     if seen is None:
         return "the forecast took too long"
     if seen.guessed:
-        return "nothing tells yet how much work it has, or how fast it is"
+        return UNKNOWN_WORK
     return "it does not end in most of the futures that were run ahead"
 
 

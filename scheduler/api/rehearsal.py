@@ -14,6 +14,7 @@ from scheduler.api.answers import answer
 from scheduler.api.cluster import Cluster
 from scheduler.api.foresight_shapes import MovedView, TeamChangeView, WhatIf
 from scheduler.api.problems import problem, request_id
+from scheduler.api.ranges import UNKNOWN_WORK
 from scheduler.api.times import rfc3339
 from scheduler.core.errors import JctError
 from scheduler.core.events import Cancel, Hold, Release
@@ -82,7 +83,10 @@ def whatif_view(found: Comparison, team_seen: str | None) -> WhatIf:
         changes=found.changes, moved=[_moved_view(one) for one in moved],
         preempted=[one.job for one in moved if one.preempted],
         teams=[
-            TeamChangeView(team=one.team, jobs=one.jobs, jct_before_s=one.jct_before_s, jct_after_s=one.jct_after_s)
+            TeamChangeView(
+                team=one.team, jobs=one.jobs, left_out=one.left_out, jct_before_s=one.jct_before_s,
+                jct_after_s=one.jct_after_s,
+            )
             for one in found.teams
             if team_seen in (None, one.team)
         ],
@@ -94,5 +98,6 @@ def _moved_view(one: Moved) -> MovedView:
     return MovedView(
         job=one.job, name=one.name, team=one.team, start_before=rfc3339(one.start_before_us),
         start_after=rfc3339(one.start_after_us), end_before=rfc3339(one.end_before_us),
-        end_after=rfc3339(one.end_after_us), preempted=one.preempted,
+        end_after=rfc3339(one.end_after_us), preempted=one.preempted, runs=one.runs,
+        unknown=UNKNOWN_WORK if one.unknown else None,
     )  # fmt: skip

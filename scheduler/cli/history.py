@@ -59,13 +59,19 @@ TITLES = ("ID", "TEAM", "RESULT", "ENDED", "WAITED", "JCT", "GPU-H", "PRE", "IN 
 
 
 def cells(row: Row) -> list[str]:
-    foreseen = row["foreseen"]
-    held = "-" if foreseen is None else "yes" if foreseen["earliest"] <= row["ended"] <= foreseen["latest"] else "no"
     return [
         str(row["job"]), row["team"], row["result"], local_time(row["ended"])[:16],
         short_duration(row["queueing_s"]), short_duration(row["jct_s"]), f"{row['gpu_s'] / 3600:.2f}",
-        str(row["preemptions"]), held, row["name"],
+        str(row["preemptions"]), _held(row), row["name"],
     ]  # fmt: skip
+
+
+def _held(row: Row) -> str:
+    """Whether its first range held its end. Nobody foresees that a job is cancelled."""
+    foreseen = row["foreseen"]
+    if foreseen is None or row["result"] == "CANCELLED":
+        return "-"
+    return "yes" if foreseen["earliest"] <= row["ended"] <= foreseen["latest"] else "no"
 
 
 def write_lines(rows: Iterable[Row], file: TextIO) -> None:

@@ -76,7 +76,7 @@ def contested(slowdown: Mapping[str, Any] | None) -> str:
     if slowdown is None or not slowdown["contested"]:
         return ""
     how = "by its counters" if slowdown["source"] == "forest" else "by step times"
-    return f"a neighbour costs {100 * (slowdown['ratio'] - 1):.0f}% {how}"
+    return f"slowed {slowdown['ratio']:.2f}x by a neighbour, {how}"
 
 
 def strangers(processes: Any) -> list[str]:

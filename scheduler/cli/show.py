@@ -61,7 +61,7 @@ def _neighbours(found: list[dict[str, Any]]) -> str | None:
     """The costliest first."""
     costly = sorted(found, key=lambda one: -one["costs_percent"])
     return "; ".join(
-        f"neighbour costs {one['costs_percent']:.0f}% on node {one['node']} gpu {one['index']}, "
+        f"slowed {1 + one['costs_percent'] / 100:.2f}x on node {one['node']} gpu {one['index']}, "
         f"since {local_time(one['since'])}"
         for one in costly
     ) or None  # fmt: skip

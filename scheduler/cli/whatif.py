@@ -9,6 +9,7 @@ from scheduler.cli.exits import WHATIF_ERROR
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json, table_width
 from scheduler.cli.output import age_s, print_error, print_json, utc_now, visible
+from scheduler.cli.show import counted
 from scheduler.cli.submit import priority_of
 from scheduler.cli.table import short_duration
 from scheduler.core.errors import Code, JctError
@@ -96,15 +97,26 @@ def print_changes(found: dict[str, Any], now: str, width: int | None = None) -> 
         grid(("JOB", "TEAM", "START~", "END~", "SHIFT", "PREEMPTED", "NAME"), _rows(found, now), width).print()
     else:
         print("Only jobs of other teams would move.")
+    moved = {one["team"] for one in found["moved"]}
     for team in found["teams"]:
-        before, after = team["jct_before_s"], team["jct_after_s"]
-        if abs(after - before) >= 0.5:
-            change = f"{(after - before) / before:+.0%}" if before else ""
-            print(
-                f"team {visible(team['team'])}: mean completion time {short_duration(before)} -> "
-                f"{short_duration(after)} ({change}) over {team['jobs']} job{'s' if team['jobs'] != 1 else ''}"
-            )
+        for line in _team_lines(team, team["team"] in moved):
+            print(line)
     print(f"Medians of {found['futures']} futures run ahead; nothing has been changed.")
+
+
+def _team_lines(team: dict[str, Any], moves: bool) -> list[str]:
+    """moves: a job of its would."""
+    name, before, after = visible(team["team"]), team["jct_before_s"], team["jct_after_s"]
+    lines = []
+    if before is not None and abs(after - before) >= 0.5:
+        change = f" ({(after - before) / before:+.0%})" if before else ""
+        lines.append(
+            f"team {name}: mean completion time {short_duration(before)} -> {short_duration(after)}{change} over "
+            f"{counted(team['jobs'], 'job')}"
+        )
+    if team["left_out"] and (lines or moves):
+        lines.append(f"team {name}: {counted(team['left_out'], 'job')} of unknown length left out of the mean")
+    return lines
 
 
 def _rows(found: dict[str, Any], now: str) -> list[list[str]]:
@@ -118,12 +130,18 @@ def _rows(found: dict[str, Any], now: str) -> list[list[str]]:
 
 
 def _move(one: dict[str, Any], what: str, now: str) -> str:
-    """From when to when, from now on. A job that will end without starting runs already."""
+    """From when to when, from now on. A job that will end without starting runs already; so does one of unknown length
+    that runs and is not stopped."""
 
     def said(world: str) -> str:
         if moment := one[f"{what}_{world}"]:
             return short_duration(max(0.0, -age_s(moment, now)))
-        return "runs" if one[f"end_{world}"] else "never"
+        goes_on = one["unknown"] and one["runs"] and not (world == "after" and one["preempted"])
+        if not (one[f"start_{world}"] or one[f"end_{world}"] or goes_on):
+            return "never"
+        if what == "start":
+            return "runs"
+        return "unknown" if one["unknown"] else "never"
 
     old, new = said("before"), said("after")
     return old if old == new else f"{old} -> {new}"

@@ -65,7 +65,7 @@ def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
     state.contested[id] = Contested(state.devices[id].node, since_us, ratio)
     if known is None:
         how = "predicted from counters" if slowdown.source == "forest" else "by step times"
-        _note(turn, "DeviceContested", id, f"a neighbour costs {100 * (ratio - 1):.0f}%, {how}")
+        _note(turn, "DeviceContested", id, f"slowed {ratio:.2f}x by a neighbour, {how}")
 
 
 def _note(turn: Turn, kind: str, id: str, text: str) -> None:

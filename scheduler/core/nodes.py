@@ -10,10 +10,12 @@ from scheduler.core.events import NodeHeard, NodeHello
 from scheduler.core.health import take_health
 from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
+from scheduler.core.restraint import STRANGERS
 from scheduler.core.settings import us
 from scheduler.core.state import Role, Sensed
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
+from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import Telemetry
 
 
@@ -22,6 +24,8 @@ def hello(turn: Turn, event: NodeHello) -> None:
     said = event.hello
     if (why := _refusal(turn, event)) is not None:
         turn.out.refusals.append((event.public_key, said.session, why))
+        if all(node.public_key != event.public_key for node in turn.state.nodes.values()):
+            turn.speaker = STRANGERS
         turn.note("NodeRefused", why, node=said.node)
         return
     old = turn.state.nodes.get(said.node)
@@ -59,7 +63,7 @@ def heard(turn: Turn, event: NodeHeard) -> None:
     if event.health is not None:
         take_health(turn, event, event.health)
     if event.telemetry is not None:
-        _take_telemetry(turn, event, event.telemetry)
+        _take_telemetry(turn, event, plausible_telemetry(event.telemetry))
 
 
 def _take_telemetry(turn: Turn, beat: NodeHeard, telemetry: Telemetry) -> None:

@@ -12,6 +12,9 @@ MOST, WINDOW_US = 200, 600_000_000
 MOST_KNOWN = 100_000
 """Speakers and kinds that are remembered: beyond that those whose window began first are forgotten."""
 
+STRANGERS = "unknown keys"
+"""Refused ones speak as one: anybody can make a fresh key for each word."""
+
 REPEATABLE = frozenset(
     {
         "Checkpointed", "DeviceCalm", "DeviceContested", "DeviceUnwell", "DeviceWell", "DrainBudgetSpent",

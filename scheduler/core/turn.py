@@ -12,7 +12,10 @@ from scheduler.core.state import State
 
 @dataclass(slots=True)
 class Turn:
-    """now: microseconds of the daemon's clock. speaker: the node, or the key, whose message is taken; "" for none."""
+    """now: microseconds of the daemon's clock. speaker: the node, or the key, whose message is taken; "" for none.
+
+    Refused ones that nobody knows are one speaker.
+    """
 
     state: State
     now: int

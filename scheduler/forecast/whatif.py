@@ -8,7 +8,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from scheduler.core.entities import JobState
+from scheduler.core.entities import Job, JobState
 from scheduler.core.events import CoreEvent, NodeHello
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
@@ -25,7 +25,8 @@ Futures = Sequence[Sequence[Fate]]
 
 class Moved(msgspec.Struct, frozen=True):
     """A job whose start or end would be another. Moments in microseconds, medians over the futures; None where
-    there is none in most of them. preempted: it would be stopped more often than now."""
+    there is none in most of them, and ends where they are a guess. preempted: it would be stopped more often than now.
+    runs: it does now. unknown: an end is a guess, since nothing tells how much work the job has."""
 
     job: int
     name: str
@@ -35,15 +36,19 @@ class Moved(msgspec.Struct, frozen=True):
     end_before_us: int | None
     end_after_us: int | None
     preempted: bool
+    runs: bool
+    unknown: bool
 
 
 class TeamChange(msgspec.Struct, frozen=True):
-    """Mean JCT in seconds of a team's jobs that end in both worlds."""
+    """Mean JCT in seconds of a team's jobs that end in both worlds; None where there is none. left_out: further jobs,
+    whose ends are guesses."""
 
     team: str
     jobs: int
-    jct_before_s: float
-    jct_after_s: float
+    left_out: int
+    jct_before_s: float | None
+    jct_after_s: float | None
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -89,23 +94,35 @@ def compare(state: State, before: Futures, after: Futures) -> Comparison:
     count = min(len(before), len(after))
     old, new = _by_job(before[:count]), _by_job(after[:count])
     jobs = [job for job in state.jobs.values() if job.state is not JobState.DONE and job.id in old and job.id in new]
-    moved = []
-    for job in jobs:
-        pairs = list(zip(old[job.id], new[job.id], strict=True))
-        found = Moved(
-            job.id, job.spec.name, job.spec.team,
-            _middle([a.start_us for a, _ in pairs]), _middle([b.start_us for _, b in pairs]),
-            _middle([a.end_us for a, _ in pairs]), _middle([b.end_us for _, b in pairs]),
-            fmean(b.preemptions - a.preemptions for a, b in pairs) >= 0.5,
-        )  # fmt: skip
-        ends = _moves([(a.end_us, b.end_us) for a, b in pairs])
-        if ends or _moves([(a.start_us, b.start_us) for a, b in pairs]) or found.preempted:
-            moved.append(found)
+    moved = (_moved(job, list(zip(old[job.id], new[job.id], strict=True))) for job in jobs)
     teams = sorted({job.spec.team for job in jobs})
-    changes = (
-        _team(team, {j.id: j.submitted_us for j in jobs if j.spec.team == team}, old, new) for team in teams
+    changes = (_team(team, [job for job in jobs if job.spec.team == team], old, new) for team in teams)
+    return Comparison(
+        tuple(one for one in moved if one is not None), tuple(one for one in changes if one is not None), count
     )
-    return Comparison(tuple(moved), tuple(change for change in changes if change is not None), count)
+
+
+def _moved(job: Job, pairs: list[tuple[Fate, Fate]]) -> Moved | None:
+    """None where it does not. pairs: before and after, by future."""
+    before, after = [a for a, _ in pairs], [b for _, b in pairs]
+    preempted = fmean(b.preemptions - a.preemptions for a, b in pairs) >= 0.5
+    moves = _moves([(a.end_us, b.end_us) for a, b in pairs]) or _moves([(a.start_us, b.start_us) for a, b in pairs])
+    if not moves and not preempted:
+        return None
+    return Moved(
+        job=job.id, name=job.spec.name, team=job.spec.team, start_before_us=_middle([a.start_us for a in before]),
+        start_after_us=_middle([b.start_us for b in after]), end_before_us=_end(before), end_after_us=_end(after),
+        preempted=preempted, runs=job.state is JobState.ACTIVE, unknown=_is_guess(before) or _is_guess(after),
+    )  # fmt: skip
+
+
+def _end(fates: Sequence[Fate]) -> int | None:
+    return None if _is_guess(fates) else _middle([fate.end_us for fate in fates])
+
+
+def _is_guess(fates: Iterable[Fate]) -> bool:
+    """As `jct eta` has it: one end drawn from nothing is enough."""
+    return any(fate.guessed for fate in fates)
 
 
 def _by_job(futures: Futures) -> dict[int, list[Fate]]:
@@ -130,14 +147,18 @@ def _moves(pairs: Sequence[tuple[int | None, int | None]]) -> bool:
 
 
 def _team(
-    team: str, submitted_us: dict[int, int], old: dict[int, list[Fate]], new: dict[int, list[Fate]]
+    team: str, jobs: Sequence[Job], old: dict[int, list[Fate]], new: dict[int, list[Fate]]
 ) -> TeamChange | None:
+    """None where none of its jobs ends, and none is left out."""
+    known = [job for job in jobs if not _is_guess([*old[job.id], *new[job.id]])]
+    left_out = len(jobs) - len(known)
     ends = [
-        (a.end_us - since, b.end_us - since)
-        for job, since in submitted_us.items()
-        for a, b in zip(old[job], new[job], strict=True)
+        (a.end_us - job.submitted_us, b.end_us - job.submitted_us)
+        for job in known
+        for a, b in zip(old[job.id], new[job.id], strict=True)
         if a.end_us is not None and b.end_us is not None
     ]
     if not ends:
-        return None
-    return TeamChange(team, len(submitted_us), fmean(a for a, _ in ends) / 1e6, fmean(b for _, b in ends) / 1e6)
+        return TeamChange(team, len(known), left_out, None, None) if left_out else None
+    before_s, after_s = fmean(a for a, _ in ends) / 1e6, fmean(b for _, b in ends) / 1e6
+    return TeamChange(team, len(known), left_out, before_s, after_s)

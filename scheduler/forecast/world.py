@@ -21,6 +21,7 @@ from scheduler.core.entities import (
     Job,
     Member,
     NodeState,
+    Wanted,
 )
 from scheduler.core.events import NodeReports
 from scheduler.core.settings import us
@@ -74,7 +75,8 @@ class ForkedWorld(World):
         total, known = steps_in_all(self.state, job, self.done[job.id], self.arrivals, self.chance)
         self.total[job.id] = work if work is not None else total
         unprobed = not job.spec.is_command and not self.state.measured.get(job.spec_key)
-        if not known or (unprobed and not self.state.probed(job).profiles):
+        is_guess = not known or (unprobed and not self.state.probed(job).profiles)
+        if is_guess and job.wanted is not Wanted.CANCEL:  # what is being cancelled ends at once, whatever its work
             self.guessed.add(job.id)
 
     # --- what runs at the fork ------------------------------------------------------------------------------

@@ -38,25 +38,25 @@ SAMPLE = Telemetry(
 
 GPUS = """\
 GPU  DEVICE KIND STATE UTIL  MEMORY POWER TEMP SLOWED HELD BY NOTE
-n0/0 n0-0   fake held   98% 61/141G  652W  71C  1.23x job 1   a neighbour costs…
+n0/0 n0-0   fake held   98% 61/141G  652W  71C  1.23x job 1   slowed 1.23x by a…
 n0/1 n0-1   fake held   98% 61/141G     -    -      - job 1   power, temp: not …
 n1/0 n1-0   fake free     -       -     -    -      - -       not measured yet
 n1/1 n1-1   fake free     -       -     -    -      - -       not measured yet
 
-n0/0: a neighbour costs 23% by its counters; not ours: python3 4711; throttled:
-  power cap
+n0/0: slowed 1.23x by a neighbour, by its counters; not ours: python3 4711;
+  throttled: power cap
 n0/1: power, temp: not supported here
 """
 TOP = """\
 RANK GPU  KIND UTIL  SM  MEMORY POWER TEMP    PCIE NVLINK NOTE
-   0 n0/0 fake  98% 62% 61/141G  652W  71C 2.4GB/s      - a neighbour costs 23%…
+   0 n0/0 fake  98% 62% 61/141G  652W  71C 2.4GB/s      - slowed 1.23x by a nei…
    1 n0/1 fake  98% 62% 61/141G     -    - 2.4GB/s      - power, temp: not supp…
 
 NODE LOAD CPU STOLEN  MEMORY  NET IN NET OUT LOOPBACK RESENT NOTE
 n0      2 55%     0% 16/256G 1.2GB/s 9.0MB/s  500MB/s    3/s 2 readings were la…
 
-n0/0: a neighbour costs 23% by its counters; not ours: python3 4711; throttled:
-  power cap
+n0/0: slowed 1.23x by a neighbour, by its counters; not ours: python3 4711;
+  throttled: power cap
 n0/1: power, temp: not supported here
 n0: 2 readings were late
 """
@@ -136,7 +136,7 @@ def test_old_measurements_say_how_old_they_are(jct, job, cluster):
 
 def test_show_tells_what_a_neighbour_costs_and_since_when(jct, job, cluster):
     (line,) = (line for line in jct("show", job).splitlines() if line.startswith("Neighbours"))
-    assert line.split(maxsplit=1)[1].startswith("neighbour costs 23% on node n0 gpu 0, since 20")
+    assert line.split(maxsplit=1)[1].startswith("slowed 1.23x on node n0 gpu 0, since 20")
     (found,) = json.loads(jct("show", job, "--json"))["job"]["neighbours"]
     assert (found["node"], found["index"], found["device"]) == ("n0", 0, "n0-0")
     assert found["costs_percent"] == pytest.approx(23.0)

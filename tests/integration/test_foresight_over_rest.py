@@ -277,6 +277,43 @@ def test_more_nodes_let_jobs_start_now(admin, queue):
     assert team["jct_after_s"] < team["jct_before_s"]
 
 
+SLEEPER = {"name": "sleeper", "team": "nlp", "workdir": "/w", "command": ["sleep", "9"], "gpus": 4}
+
+
+def test_ends_of_jobs_of_unknown_length_are_unknown_here_as_in_eta_and_in_no_mean(cluster, admin):
+    submit(admin, min_runtime="1h")
+    cluster.advance(8.0)
+    sleepers = [admin("POST", "/v1/jobs", json={"job": SLEEPER}).json()["id"] for _ in range(2)]
+    known = submit(admin, "known")
+    cluster.advance(1.0)
+    found = whatif(admin, add_nodes=[{"count": 3, "devices": 4}])
+    for id in sleepers:
+        one = moved(found)[id]
+        assert one["unknown"] == admin.get(f"/v1/jobs/{id}/eta")["unknown"]
+        assert (one["end_before"], one["end_after"]) == (None, None)
+        assert one["start_after"] < one["start_before"]
+    assert moved(found)[known]["unknown"] is None
+    assert moved(found)[known]["end_after"] < moved(found)[known]["end_before"]
+    [team] = found["teams"]
+    assert (team["jobs"], team["left_out"]) == (2, 2)
+    assert team["jct_after_s"] < team["jct_before_s"]
+
+
+def test_where_no_end_is_known_there_is_no_mean(cluster, admin):
+    admin("POST", "/v1/jobs", json={"job": SLEEPER})
+    found = whatif(admin, quota={"vision": 1})
+    assert found["teams"] == [{"team": "nlp", "jobs": 0, "left_out": 1, "jct_before_s": None, "jct_after_s": None}]
+
+
+def test_the_end_of_what_would_be_cancelled_is_known_whatever_its_length(cluster, admin):
+    id = admin("POST", "/v1/jobs", json={"job": SLEEPER}).json()["id"]
+    while admin.get(f"/v1/jobs/{id}")["state"] != "RUNNING":
+        cluster.advance(0.1, 0.1)
+    sent = admin("POST", f"/v1/jobs/{id}/cancel?dry_run=true")
+    one = moved(sent.json())[id]
+    assert (one["runs"], one["end_before"], one["end_after"] is None) == (True, None, False)
+
+
 def test_a_drain_or_a_quota_that_leaves_too_little_lets_nothing_start(admin, queue):
     for hypothesis in ({"drain": ["n0"]}, {"quota": {"nlp": 2}}):
         found = moved(whatif(admin, **hypothesis))
@@ -354,3 +391,11 @@ def test_a_plan_at_the_cluster_says_when_and_on_what_and_submits_nothing(admin, 
     assert seen["plan"]
     assert seen["end"]["likely"] > seen["start"]["likely"]
     assert [row["id"] for row in admin.get("/v1/jobs")["jobs"]] == queue[::-1]
+
+
+def test_a_plan_is_told_though_another_job_has_its_checkpoint_directory(admin, queue):
+    job = {**WHOLE, "name": "again", "checkpoint": {"dir": "/checkpoints/first"}}
+    problem(admin("POST", "/v1/jobs", json={"job": job, "spec_key": "0" * 64}), 409, "conflict")
+    sent = admin("POST", "/v1/plan", json={"job": job, "spec_key": "0" * 64})
+    assert sent.status_code == 200, sent.text
+    assert sent.json()["end"] is not None

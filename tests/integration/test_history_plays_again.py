@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from scheduler.cli.history import TITLES, cells
 from scheduler.store.tokens import Role
 
 
@@ -42,6 +43,13 @@ def test_every_ended_job_is_one_row_with_parts_that_sum(jct, living, played, tmp
     [run] = rows[0]["runs"]
     assert (run["kind"], run["per_node"], run["steps"]) == ("fake", [2, 2], 79)
     assert rows[3]["runs"] == []
+
+
+def test_whether_a_range_held_is_asked_of_jobs_that_were_not_cancelled(jct, played):
+    rows = json.loads(jct("history", "--json")[1])["jobs"]
+    missed = dict.fromkeys(("earliest", "likely", "latest"), "2001-01-01T00:00:00.000000Z")
+    told = {row["result"]: cells({**row, "foreseen": missed})[TITLES.index("IN ETA")] for row in rows}
+    assert told == {"COMPLETED": "no", "CANCELLED": "-"}
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "history.csv"])

@@ -114,3 +114,14 @@ def test_a_node_says_nothing_of_devices_of_other_nodes(cluster):
     beat(cluster, 1, sample())
     cluster._step(NodeHeard(node="n1", session="s0", beat=1, telemetry=sample(busy=1.0)))
     assert device(cluster)["measured"]["values"]["busy_percent"] == 90.0
+
+
+def test_what_cannot_be_true_reaches_neither_json_nor_gauges(cluster):
+    """The rest of such a beat stands."""
+    beat(cluster, 1, sample(busy=float("nan")))
+    measured = device(cluster)["measured"]
+    assert measured["values"] == {"busy_percent": None, "power_w": None, "memory_used_bytes": 100.0}
+    assert measured["missing"]["busy_percent"] == "impossible value"
+    gauges = [line for line in cluster.metrics().decode().splitlines() if line.startswith("jctd_device_")]
+    assert gauges
+    assert not [line for line in gauges if line.endswith("NaN")]

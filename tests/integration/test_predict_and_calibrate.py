@@ -1,6 +1,7 @@
 """`jct-agent predict` and `jct-agent calibrate` as processes of their own."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -54,6 +55,18 @@ def test_for_people_it_fits_80_columns(trained, features):
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("known", "said"), [((), "0.00: below 0.5, so the running agent would not follow it"), (NODE.names, "1.00")]
+)
+def test_of_a_prediction_that_an_agent_would_not_follow_it_says_so(tmp_path, trained, known, said):
+    medians = dict(zip(NODE.names, map(float, file.read(trained).medians), strict=True))
+    values = {name: medians[name] for name in known if math.isfinite(medians[name])}
+    (tmp_path / "features.json").write_text(json.dumps(values))
+    code, out, _ = agent("predict", "--features", tmp_path / "features.json", "--model", trained)
+    assert (code, out.splitlines()[1]) == (0, f"confidence  {said}")
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_b59_without_a_model_it_says_so_and_prints_what_stands_in(tmp_path, features):
     (tmp_path / "model.npz").write_bytes(b"PK no")
     code, out, err = agent("predict", "--features", features, "--model", tmp_path / "model.npz", "--json")
@@ -76,7 +89,7 @@ def test_features_that_are_none_are_bad_usage(tmp_path, trained, text):
     ("names", "said"),
     [
         ({"own_wait_percnt": 1.0}, "has no feature 'own_wait_percnt' (did you mean 'own_wait_percent'?)"),
-        ({"colour": 1.0, "busy_percent": 2.0}, "schema node 1 has no feature 'colour'\n"),
+        ({"colour": 1.0, "busy_percent": 2.0}, "has no feature 'colour'\n  its features: busy_percent, memory_busy"),
         ({f"name{at}": None for at in range(9)}, "'name4' and 4 more"),
     ],
 )

@@ -158,6 +158,17 @@ def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
     assert cluster.written()["NodeUp"] == FEW + 1, "the other node's own among them"
 
 
+def test_fresh_keys_that_are_refused_are_one_speaker(cluster: Cluster) -> None:
+    """Anybody can make one for each word; a node that is known has an allowance of its own."""
+    hello, own = cluster._agents[0].hello(0.0), cluster.state.nodes["n0"].public_key
+    for number in range(BEATS):
+        cluster._step(NodeHello(hello=hello, public_key=f"fresh-{number}"))
+    written = cluster.written()
+    assert (written["NodeRefused"], written["EventsLeftOut"]) == (FEW, 1)
+    cluster._step(NodeHello(hello=msgspec.structs.replace(hello, protocol=0), public_key=own))
+    assert cluster.written()["NodeRefused"] == FEW + 1
+
+
 def test_the_book_has_a_bound_however_many_speak(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restraint, "MOST_KNOWN", 3)
     book: dict[restraint.Key, restraint.Said] = {}

@@ -59,7 +59,7 @@ def test_it_is_told_once_when_it_begins_and_once_when_it_ends(cluster):
     for _ in range(3):
         cluster.hear()
     assert cluster.told("DeviceContested", "DeviceCalm") == [
-        ("DeviceContested", "n0", None, "GPU 0: a neighbour costs 23%, predicted from counters"),
+        ("DeviceContested", "n0", None, "GPU 0: slowed 1.23x by a neighbour, predicted from counters"),
         ("DeviceCalm", "n0", None, "GPU 0: nobody slows it any more; it lasted 00:01:05"),
     ]
 

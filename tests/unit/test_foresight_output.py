@@ -57,24 +57,31 @@ WHATIF = {
     "moved": [
         {
             "job": 12, "name": "a-rather-long-name-of-a-job-that-nobody-shortened", "team": "nlp", "preempted": False,
-            "start_before": "2027-01-15T08:08:00.000000Z", "start_after": "2027-01-15T08:00:30.000000Z",
+            "runs": False, "unknown": None, "start_before": "2027-01-15T08:08:00.000000Z",
+            "start_after": "2027-01-15T08:00:30.000000Z",
             "end_before": "2027-01-15T10:00:00.000000Z", "end_after": "2027-01-15T09:45:00.000000Z",
         },
         {
-            "job": 4, "name": "bert", "team": "vision", "preempted": True, "start_before": None,
+            "job": 4, "name": "bert", "team": "vision", "preempted": True, "runs": True,
+            "unknown": None, "start_before": None,
             "start_after": "2027-01-15T09:50:00.000000Z", "end_before": "2027-01-15T09:00:00.000000Z",
             "end_after": "2027-01-15T11:00:00.000000Z",
         },
         {
-            "job": 31, "name": "t5", "team": "vision", "preempted": False,
+            "job": 31, "name": "t5", "team": "vision", "preempted": False, "runs": False, "unknown": None,
             "start_before": "2027-01-15T09:00:00.000000Z", "start_after": None,
             "end_before": "2027-01-15T19:00:00.000000Z", "end_after": None,
         },
+        {
+            "job": 40, "name": "notebook", "team": "ops", "preempted": False, "runs": False,
+            "unknown": UNKNOWN["unknown"], "start_before": "2027-01-15T08:08:00.000000Z",
+            "start_after": "2027-01-15T08:05:00.000000Z", "end_before": None, "end_after": None,
+        },
     ],
     "teams": [
-        {"team": "nlp", "jobs": 1, "jct_before_s": 7_200.0, "jct_after_s": 6_300.0},
-        {"team": "vision", "jobs": 2, "jct_before_s": 3_600.0, "jct_after_s": 9_000.0},
-        {"team": "ops", "jobs": 2, "jct_before_s": 3_600.0, "jct_after_s": 3_600.0},
+        {"team": "nlp", "jobs": 1, "left_out": 0, "jct_before_s": 7_200.0, "jct_after_s": 6_300.0},
+        {"team": "vision", "jobs": 2, "left_out": 2, "jct_before_s": 3_600.0, "jct_after_s": 9_000.0},
+        {"team": "ops", "jobs": 2, "left_out": 1, "jct_before_s": 3_600.0, "jct_after_s": 3_600.0},
     ],
 }  # fmt: skip
 
@@ -132,6 +139,17 @@ def test_what_would_change_looks_as_it_did(capsys):
     out = capsys.readouterr().out
     assert max(map(cell_len, out.splitlines())) <= 80
     assert out == (GOLDEN / "whatif-80.txt").read_text()
+
+
+@pytest.mark.parametrize(("preempted", "after"), [(False, "runs"), (True, "runs -> never")])
+def test_a_job_of_unknown_length_that_runs_is_told_to_run_and_no_mean_is_made_of_it(preempted, after, capsys):
+    one = {**WHATIF["moved"][3], "start_before": None, "start_after": None, "runs": True, "preempted": preempted}
+    teams = [{"team": "ops", "jobs": 0, "left_out": 1, "jct_before_s": None, "jct_after_s": None}]
+    print_changes({**WHATIF, "moved": [one], "teams": teams}, NOW, 80)
+    _, row, team, _ = capsys.readouterr().out.splitlines()
+    assert f" {after} " in row
+    assert "unknown" in row
+    assert team == "team ops: 1 job of unknown length left out of the mean"
 
 
 def test_a_place_in_the_queue_looks_as_it_did():
