@@ -16,8 +16,11 @@ CONNECT_EVERY_S = 0.05
 class ShimLink:
     """Connects when the socket appears, sends in order, and tells of every Report until the shim hangs up."""
 
-    def __init__(self, folder: Path, nonce: str, on_report: Callable[[Report], None]) -> None:
+    def __init__(
+        self, folder: Path, nonce: str, on_hello: Callable[[ShimHello], None], on_report: Callable[[Report], None]
+    ) -> None:
         self._folder = folder
+        self._on_hello = on_hello
         self._nonce = nonce
         self._on_report = on_report
         self._outbox: asyncio.Queue[tuple[bytes, int | None]] = asyncio.Queue()
@@ -111,5 +114,6 @@ class ShimLink:
             if message.nonce != self._nonce:
                 raise BadMessage("another attempt's shim answered on this folder's socket")
             self.greeted = True
+            self._on_hello(message)
         else:
             self._on_report(message)

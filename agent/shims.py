@@ -19,7 +19,7 @@ from agent.folders import Attempt, Folders
 from agent.gangs import OnReport, refusal
 from agent.identity import boot_id, open_process
 from agent.shim_link import ShimLink
-from scheduler.protocol.messages import Cause, Phase, Report, Slowdowns, Stop, Target
+from scheduler.protocol.messages import Cause, Phase, Report, ShimHello, Slowdowns, Stop, Target
 from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.spec import AttemptSpec
 
@@ -33,7 +33,8 @@ log = structlog.get_logger()
 @dataclass(slots=True)
 class Gang:
     """One attempt's processes on this node. process: a pidfd of the shim, or -1 before it runs. stops: when the members
-    that shall stop are late, on the loop's clock. devices: of its members, as their newest Targets name them."""
+    that shall stop are late, on the loop's clock. devices: of its members, as their newest Targets name them. adopted:
+    members that an earlier agent has begun to start."""
 
     attempt: Attempt
     spec: AttemptSpec
@@ -46,6 +47,7 @@ class Gang:
     deadline: asyncio.TimerHandle | None = None
     stops: dict[int, float] = field(default_factory=dict)
     devices: dict[int, str] = field(default_factory=dict)
+    adopted: frozenset[int] = frozenset()
 
 
 class Shims:
@@ -80,6 +82,7 @@ class Shims:
             for member in self._folders.members(attempt):
                 last = self._folders.last_word(attempt, member)
                 gang.reports[member] = last or _first_report(attempt, member)
+            gang.adopted = frozenset(gang.reports)
             record = self._folders.shim(attempt)
             if record is not None and record.boot == boot_id() and record.nonce == spec.nonce:
                 gang.process = self._find(record.pid, record.start_ticks)
@@ -143,10 +146,21 @@ class Shims:
 
     def _new_gang(self, attempt: Attempt, spec: AttemptSpec) -> Gang:
         box = Containment(self._parent, f"{attempt[0]}.{attempt[1]}-{spec.nonce[:8]}", spec.nonce)
-        link = ShimLink(self._folders.path(attempt), spec.nonce, self._report)
+        link = ShimLink(self._folders.path(attempt), spec.nonce, self._hear, self._report)
         gang = Gang(attempt, spec, link, box)
         self._gangs[attempt] = gang
         return gang
+
+    def _hear(self, hello: ShimHello) -> None:
+        """Members whose start an earlier agent had begun, and whose shim never heard of it: it never will."""
+        gang = self._gangs.get((hello.job, hello.attempt))
+        lost = gang.adopted - set(hello.members) if gang is not None else ()
+        for member in sorted(lost):
+            assert gang is not None
+            if member in gang.reports and gang.reports[member].phase is not Phase.GONE:
+                self._report(_lost_report(gang, member, "its agent was ended before it had started it"))
+        if gang is not None and lost and not hello.members:
+            gang.box.kill()
 
     def _start(self, attempt: Attempt, spec: AttemptSpec) -> Gang:
         """Folder and spec first, then the cgroup, then the process (LIFECYCLE 29)."""
@@ -278,10 +292,10 @@ def _first_report(attempt: Attempt, member: int) -> Report:
     return Report(job=attempt[0], attempt=attempt[1], member=member, seq=0, phase=Phase.SPAWNING)
 
 
-def _lost_report(gang: Gang, member: int) -> Report:
+def _lost_report(gang: Gang, member: int, why: str = "its shim ended without a last word") -> Report:
     last = gang.reports[member]
     return Report(
         job=gang.attempt[0], attempt=gang.attempt[1], member=member, seq=last.seq + 1, phase=Phase.GONE,
         cause=last.cause or Cause.SHIM_LOST, exit_code=last.exit_code, signal=last.signal, step=last.step,
-        saved=last.saved, message=last.message or "its shim ended without a last word",
+        saved=last.saved, message=last.message if last.cause is not None and last.message else why,
     )

@@ -5,8 +5,10 @@ import os
 import selectors
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from scheduler.protocol.codec import BadMessage, decode_to_shim
 from scheduler.protocol.messages import Report, ShimHello, Slowdowns, Spawn, Target
@@ -35,15 +37,16 @@ class AgentLine:
         self.listener.setblocking(False)
         selector.register(self.listener, selectors.EVENT_READ)
 
-    def welcome(self) -> None:
-        """A new agent replaces the old one, hears who this is, and then everything that is so."""
+    def welcome(self, members: Iterable[int]) -> None:
+        """A new agent replaces the old one, hears who this is, and then everything that is so. What the old one has
+        sent and nobody has read is lost: `members` tells the new one what was not."""
         with contextlib.suppress(BlockingIOError):
             end, _ = self.listener.accept()
             self._drop()
             self.hung_up = False
             self.channel = Channel(end)
             self._selector.register(end, selectors.EVENT_READ)
-            self.channel.offer("hello", self._hello)
+            self.channel.offer("hello", replace(self._hello, members=tuple(members)))
             self._told = {}
 
     def messages(self) -> Iterator[tuple[Spawn | Target | Slowdowns, int]]:

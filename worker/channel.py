@@ -59,6 +59,8 @@ class Channel:
             bodies += self._unframer.feed(data)
 
     def close(self) -> None:
+        """What was not sent is dropped: the loop that heard of the end may still want to flush."""
+        self._sending, self._offered = b"", {}
         self.end.close()
         while self.descriptors:
             os.close(self.descriptors.popleft())

@@ -117,7 +117,7 @@ class Zygote:
                 with contextlib.suppress(BlockingIOError):
                     self._wake.recv(4096)
             elif key.fileobj is self._agent.listener:
-                self._agent.welcome()
+                self._agent.welcome(self._guards)
             elif self._agent.channel is not None and key.fileobj is self._agent.channel.end:
                 self._hear()
         for channel in channels:

@@ -285,13 +285,15 @@ class Slowdowns(Message, frozen=True, kw_only=True):
 
 
 class ShimHello(Message, frozen=True, kw_only=True):
-    """The shim's first word on every connection, so that an agent knows whom it has re-adopted."""
+    """The shim's first word on every connection, so that an agent knows whom it has re-adopted. members: that the shim
+    has been told to start, whatever has become of them."""
 
     job: int
     attempt: int
     nonce: str
     pid: int
     protocol: int = PROTOCOL_VERSION
+    members: tuple[int, ...] = ()
 
 
 class NeedSecrets(Message, frozen=True, kw_only=True):

@@ -45,6 +45,23 @@ def test_members_of_a_shim_that_is_gone_are_swept_and_reported_lost(tmp_path: Pa
         assert stray.wait(10) == -9
 
 
+def test_a_member_whose_start_its_shim_never_heard_of_is_reported_lost_and_the_shim_ends(tmp_path: Path) -> None:
+    """The agent died between making the log and being read; what it had sent went with its connection."""
+    folders, spec = Folders(tmp_path), msgspec.structs.replace(SPEC, kind="command")
+    folder = folders.make((1, 1), spec)
+    os.close(folders.open_log((1, 1), 0))
+    command = [sys.executable, "-P", "-m", "worker.shim", "--folder", str(folder)]
+    environment = {"JCT_NONCE": spec.nonce, "PATH": os.environ["PATH"]}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as shim:
+        while not (folder / "shim.json").exists():
+            assert shim.poll() is None
+            os.sched_yield()
+        (lost,) = asyncio.run(_adopt(folders, ends=1))
+        assert (lost.phase, lost.cause) == (Phase.GONE, Cause.SHIM_LOST)
+        assert "before it had started it" in lost.message
+        assert shim.wait(10) == -9
+
+
 def test_the_durable_last_word_of_a_member_counts(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     folder = folders.make((1, 1), SPEC)

@@ -62,7 +62,7 @@ def test_a_member_knows_the_slowdown_of_its_own_device() -> None:
 
 def test_an_agent_keeps_nothing_for_a_shim_that_does_not_listen_yet(tmp_path: Path) -> None:
     """Newer ones will come, and a spawn must not wait behind old ones."""
-    link = ShimLink(tmp_path, "n", lambda report: None)
+    link = ShimLink(tmp_path, "n", lambda hello: None, lambda report: None)
     link.tell(TOLD)
     assert link._outbox.empty()
     link.greeted = True
