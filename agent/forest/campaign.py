@@ -131,8 +131,8 @@ def _round(
 
 
 def as_rows(record: Record, hardware: Hardware) -> Rows:
-    """One row a device and sample. Its slowdown: the time that its stage computes and sends in a step around then, over
-    that of undisturbed steps."""
+    """One row a device and sample. Its slowdown: the time that its stage computes, sends, or waits for its core in a
+    step around then, over that of undisturbed steps."""
     free = _free_s(record)
     ends = {key: [step.end_s for step in steps] for key, steps in record.steps.items()}
     found: list[tuple[Mapping[str, float | None], float, Situation]] = []
