@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 
-from scheduler.core.entities import AttemptKind, AttemptState
+from scheduler.core.entities import AttemptKind, AttemptState, JobState
 from scheduler.core.state import State
 
 MOST = 100
@@ -37,7 +37,8 @@ def job_families(state: State) -> Iterator[GaugeMetricFamily]:
 
 def _running(state: State) -> list[int]:
     """Trainings and commands that run, the newest ones."""
-    attempts = (state.open_attempt(job) for job in sorted(state.jobs, reverse=True))
+    active = sorted((job.id for job in state.jobs.values() if job.state is JobState.ACTIVE), reverse=True)
+    attempts = map(state.open_attempt, active)
     running = [
         attempt.job
         for attempt in attempts

@@ -4,7 +4,6 @@ import json
 
 import msgspec
 import pytest
-from small_server import serving
 
 from scheduler.cli.client import Client
 from scheduler.cli.main import run
@@ -63,12 +62,8 @@ n0: 2 readings were late
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    with serving(tmp_path) as (living, url):
-        monkeypatch.setenv("JCT_URL", url)
-        monkeypatch.setenv("JCT_TOKEN", living.token())
-        yield living
+def cluster(living):
+    return living
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from rest_client import Client
-from small_server import serving
 
 from scheduler.cli import doctor
 from scheduler.cli.completion import SCRIPTS, words
@@ -15,11 +14,8 @@ from scheduler.cli.main import COMMANDS, run
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    with serving(tmp_path) as (living, url):
-        monkeypatch.setenv("JCT_URL", url)
-        monkeypatch.setenv("JCT_TOKEN", living.token())
-        yield living
+def cluster(living):
+    return living
 
 
 def findings(capsys, *arguments: str) -> tuple[int, dict[str, list[dict[str, str]]]]:

@@ -1,8 +1,6 @@
 """BUB-13: of each running job, how busy its devices are, its bubble share, samples a second and loss, on /metrics."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,13 +16,6 @@ from scheduler.protocol.telemetry import DeviceSample, Telemetry
 
 JOB = {"name": "secret", "entrypoint": "m:f", "workdir": "/w", "work": {"total": "10000000 steps"}}
 GAUGES = tuple(job_metrics._TEXTS)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SmallCluster]:
-    small = SmallCluster(tmp_path)
-    yield small
-    small.close()
 
 
 def running(cluster: SmallCluster, key: str = "k") -> int:
