@@ -154,12 +154,13 @@ class Shims:
     def _hear(self, hello: ShimHello) -> None:
         """Members whose start an earlier agent had begun, and whose shim never heard of it: it never will."""
         gang = self._gangs.get((hello.job, hello.attempt))
-        lost = gang.adopted - set(hello.members) if gang is not None else ()
-        for member in sorted(lost):
-            assert gang is not None
-            if member in gang.reports and gang.reports[member].phase is not Phase.GONE:
+        if gang is None:
+            return
+        lost = gang.adopted - set(hello.members)
+        for member in sorted(lost & gang.reports.keys()):
+            if gang.reports[member].phase is not Phase.GONE:
                 self._report(_lost_report(gang, member, "its agent was ended before it had started it"))
-        if gang is not None and lost and not hello.members:
+        if lost and not hello.members:
             gang.box.kill()
 
     def _start(self, attempt: Attempt, spec: AttemptSpec) -> Gang:
