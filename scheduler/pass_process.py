@@ -1,6 +1,6 @@
 """The policy in a child process of the daemon: long-lived, so that it keeps its menus; killed when it is late.
 
-    daemon -> child: a snapshot and the effort        child -> daemon: Decisions, or what went wrong as text
+    daemon -> child: a Question        child -> daemon: Decisions, or what went wrong as text
 
 Both are msgpack. The child is nicer than the daemon: on a host with few cores, answers come before plans. Run as
 `python -P -m scheduler.pass_process POLICY`.
@@ -20,6 +20,7 @@ from policies.jct.policy import Policy
 from policies.model.cluster import ClusterSnapshot
 from policies.model.decision import Decisions
 from scheduler.child import Child, own_output, serve
+from scheduler.pass_question import Heard, Question, Told
 
 log = structlog.get_logger()
 
@@ -28,7 +29,7 @@ EFFORT = 6_000
 NICENESS = 5
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_question = msgspec.msgpack.Decoder(tuple[ClusterSnapshot, int]).decode
+_decode_question = msgspec.msgpack.Decoder(Question).decode
 _decode_answer = msgspec.msgpack.Decoder(Decisions | str).decode
 
 
@@ -52,6 +53,8 @@ class PassProcess:
         self._limit_s = limit_s
         self._effort = effort
         self._child = Child("scheduler.pass_process", policy)
+        self._told: Told | None = None
+        self._told_to: int | None = None
 
     @property
     def pid(self) -> int | None:
@@ -82,20 +85,26 @@ class PassProcess:
 
     async def close(self) -> None:
         """Kill the child and collect it."""
+        self._told = None
         await self._child.close()
 
     async def _ask(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
-        told = _decode_answer(await self._child.ask(_encode((snapshot, effort)), self._limit_s))
-        if isinstance(told, Decisions):
-            return told
-        raise PassFailed(told)
+        await self._child.start()
+        if self._told is None or self._told_to != self._child.pid:
+            self._told, self._told_to = Told(), self._child.pid
+        question = self._told.question(snapshot, effort)
+        answer = _decode_answer(await self._child.ask(_encode(question), self._limit_s))
+        if isinstance(answer, Decisions):
+            return answer
+        raise PassFailed(answer)
 
 
-def answer(policy: Policy, question: bytes) -> bytes:
+def answer(policy: Policy, heard: Heard, data: bytes) -> bytes:
     """What the child says to one question."""
-    snapshot, effort = _decode_question(question)
+    question = _decode_question(data)
+    snapshot = heard.snapshot(question)
     try:
-        told: Decisions | str = policy.decide(snapshot, effort)
+        told: Decisions | str = policy.decide(snapshot, question.effort)
     except Exception as error:
         traceback.print_exc()
         told = f"{type(error).__name__}: {error}"
@@ -104,4 +113,4 @@ def answer(policy: Policy, question: bytes) -> bytes:
 
 if __name__ == "__main__":
     os.nice(NICENESS)
-    serve(partial(answer, registry.find(sys.argv[1])), sys.stdin.buffer, own_output())
+    serve(partial(answer, registry.find(sys.argv[1]), Heard()), sys.stdin.buffer, own_output())

@@ -4,6 +4,7 @@ POST makes one, PATCH changes what is named (null clears a limit), DELETE remove
 nothing: teams and users come into being by being used.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
@@ -21,7 +22,7 @@ from scheduler.api.foresight_shapes import WhatIf
 from scheduler.api.rehearsal import TRIED
 from scheduler.api.shapes import RecordList, RecordView
 from scheduler.core.accounts import shares
-from scheduler.core.caps import Use, use_of
+from scheduler.core.caps import Holder, Use, use_of, waiting_of
 from scheduler.core.edits import version_of
 from scheduler.core.errors import Code, JctError
 from scheduler.core.records import Capped, PriorityClass, Queue, Record, Team, User
@@ -100,14 +101,14 @@ def _fields(body: Body) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in named.items()}
 
 
-def _view(record: Record, use: Use, share: dict[str, float]) -> RecordView:
+def _view(record: Record, use: Use, waiting: Counter[Holder], share: dict[str, float]) -> RecordView:
     view: dict[str, Any] = {name: getattr(record, name) for name in record.__slots__ if name != "capped_lease"}
     if isinstance(record, Capped):
         holder = record.kind, record.name
         view["use"] = {
             "devices": len(use.devices.get(holder, ())),
             "running": use.running[holder],
-            "pending": use.pending[holder],
+            "pending": waiting[holder],
         }
     if isinstance(record, Team):
         view["share"] = share.get(record.name, 0.0)
@@ -122,8 +123,8 @@ def _may_see(caller: Caller, record: Record) -> bool:
 
 def _looked_at(caller: Caller, records: list[Record]) -> list[RecordView]:
     state, now = caller.cluster.state, caller.cluster.now_us()
-    use, share = use_of(state), shares(state, now, caller.cluster.half_life_s)
-    return [_view(record, use, share) for record in records]
+    use, waiting, share = use_of(state), waiting_of(state), shares(state, now, caller.cluster.half_life_s)
+    return [_view(record, use, waiting, share) for record in records]
 
 
 def _routes(

@@ -42,7 +42,6 @@ class Use:
 
     devices: dict[Holder, set[str]] = field(default_factory=dict)
     running: Counter[Holder] = field(default_factory=Counter)
-    pending: Counter[Holder] = field(default_factory=Counter)
 
     def take(self, job: Job, devices: Collection[str]) -> None:
         for holder in holders(job):
@@ -67,11 +66,16 @@ def use_of(state: State) -> Use:
     for id, (start, _) in state.resizing.items():
         use.take(state.jobs[id], start.devices)
     for job in state.jobs.values():
-        if job.state is JobState.QUEUED:
-            use.pending.update(holders(job))
-        elif job.state is JobState.ACTIVE and (_goes_on(state, job) or job.id in state.resizing):
+        if job.state is JobState.ACTIVE and (_goes_on(state, job) or job.id in state.resizing):
             use.running.update(holders(job))
     return use
+
+
+def waiting_of(state: State) -> Counter[Holder]:
+    """How many jobs of each holder wait."""
+    return Counter(
+        holder for job in state.jobs.values() if job.state is JobState.QUEUED for holder in holders(job)
+    )
 
 
 def _goes_on(state: State, job: Job) -> bool:

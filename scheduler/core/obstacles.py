@@ -13,6 +13,17 @@ from scheduler.core.state import State
 Obstacle = tuple[str, str]
 
 
+def obstacle_of_its_own(job: Job, now: int) -> Obstacle | None:
+    """What its own description says, whatever else the cluster does."""
+    if job.waits_for:
+        parents = ", ".join(str(parent) for parent, _ in job.waits_for)
+        return "Dependency", f"waits for job{'s' if len(job.waits_for) > 1 else ''} {parents} to end"
+    begin_us = job.spec.begin_us
+    if begin_us is not None and now < begin_us:
+        return "BeginTime", f"begins in {(begin_us - now) / 1e6:.0f} s, as was asked for"
+    return None
+
+
 @dataclass(slots=True)
 class Looker:
     """Looks at one state for many jobs. active: running tasks of each array; they grow as tasks are let through.
@@ -39,11 +50,8 @@ class Looker:
     def obstacle(self, job: Job) -> Obstacle | None:
         """Of a queued job. An array lets its next task through once, so ask for its tasks in order."""
         spec = job.spec
-        if job.waits_for:
-            parents = ", ".join(str(parent) for parent, _ in job.waits_for)
-            return "Dependency", f"waits for job{'s' if len(job.waits_for) > 1 else ''} {parents} to end"
-        if spec.begin_us is not None and self.now < spec.begin_us:
-            return "BeginTime", f"begins in {(spec.begin_us - self.now) / 1e6:.0f} s, as was asked for"
+        if (own := obstacle_of_its_own(job, self.now)) is not None:
+            return own
         if (queue := self.state.queues.get(spec.queue)) is not None and queue.paused:
             return "QueuePaused", f"queue {spec.queue!r} is paused; an operator may resume it"
         if (over := self._over_cap(job)) is not None:

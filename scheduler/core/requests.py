@@ -11,6 +11,7 @@ from scheduler.core.endings import finish_queued, stop_attempt
 from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Submit
+from scheduler.core.obstacles import obstacle_of_its_own
 from scheduler.core.records import Secret
 from scheduler.core.turn import Turn
 
@@ -63,6 +64,8 @@ def _new_jobs(turn: Turn, event: Submit) -> list[Job]:
         global_batch=spec.global_batch, microbatch_size=spec.microbatch_size, waits_for=waits_for,
         reason_code="Pending", reason="the next scheduling pass will look at it", reason_since_us=turn.now,
     )
+    if (obstacle := obstacle_of_its_own(job, turn.now)) is not None:
+        job = replace(job, reason_code=obstacle[0], reason=obstacle[1])
     if (why := too_many_pending(state, job, max(1, len(spec.array)))) is not None:
         raise JctError(Code.QUOTA, why, hint="wait until some have started, or cancel some")
     return [task_of(job, number, task) for number, task in enumerate(spec.array)] or [job]

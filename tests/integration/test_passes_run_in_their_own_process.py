@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from scheduler.pass_process import PassFailed, PassProcess
 POLICIES = """
 import os, time
 from policies.jct.priority import PriorityPolicy
+from policies.model.decision import Decisions, Wait
 
 class Thorough(PriorityPolicy):
     def decide(self, snapshot, effort):
@@ -36,6 +38,13 @@ class Crashing(PriorityPolicy):
             os._exit(3)
         return super().decide(snapshot, effort)
 
+class Telling:  # of every job, how it sees it
+    def decide(self, snapshot, effort):
+        waits = tuple(Wait(job.id, "Resources", f"{job.remaining_steps} {job.menu}") for job in snapshot.jobs)
+        if effort and snapshot.now_us == 13:
+            os._exit(3)
+        return Decisions(snapshot.version, waits=waits)
+
 class Mistaken:
     def decide(self, snapshot, effort):
         raise ZeroDivisionError("no devices to share")
@@ -47,7 +56,7 @@ SNAPSHOT = snapshot([job(1), job(2)], devices())
 def others(tmp_path, monkeypatch):
     """Policies that another distribution brings along."""
     (tmp_path / "others.py").write_text(POLICIES)
-    names = ("Thorough", "Stuck", "Crashing", "Mistaken")
+    names = ("Thorough", "Stuck", "Crashing", "Telling", "Mistaken")
     bring_policies(tmp_path, monkeypatch, {name.lower(): f"others:{name}" for name in names})
 
 
@@ -104,6 +113,25 @@ def test_a_policy_that_dies_is_answered_by_a_new_process(others):
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
             assert (await process.decide(SNAPSHOT)).decisions.starts
+
+    asyncio.run(story())
+
+
+def test_every_process_sees_the_jobs_as_they_are_though_each_is_shown_once(others):
+    """Jobs come, change, leave and return; the process dies in the middle of a pass, and between two."""
+    a, b, c = job(1), job(2), job(3)
+    changed = replace(b, remaining_steps=7)
+    passes_seen = [[a, b], [a, b, c], [a, changed, c], [c, changed], [c, b, a], [], [a]]
+
+    async def story():
+        async with passes("telling") as process:
+            for moment, jobs in enumerate([*passes_seen, *passes_seen, *passes_seen]):
+                answer = await process.decide(snapshot(jobs, devices(), now_us=moment))
+                seen = [wait.text for wait in answer.decisions.waits]
+                assert seen == [f"{job.remaining_steps} {job.menu}" for job in jobs]
+                assert answer.late or moment != 13
+                if moment == 9:
+                    os.kill(process.pid, signal.SIGKILL)
 
     asyncio.run(story())
 
