@@ -11,6 +11,7 @@ from scheduler.core.entities import Job, JobState, Lease, Wanted
 from scheduler.core.state import State
 
 Obstacle = tuple[str, str]
+UNSEEN: Obstacle = ("Pending", "the next scheduling pass will look at it")
 
 
 def obstacle_of_its_own(job: Job, now: int) -> Obstacle | None:
