@@ -4,7 +4,7 @@ from typing import Any
 
 import psutil
 import pytest
-from cluster import PATIENCE_S, Cluster
+from cluster import PATIENCE_S, Cluster, fixed_ports
 
 RESTARTS = 20
 SLACK_BYTES = 400_000
@@ -13,7 +13,7 @@ SLACK_BYTES = 400_000
 
 @pytest.mark.timeout(1_200)
 def test_b63_twenty_restarts_leak_nothing_and_disturb_no_job(tmp_path):
-    cluster = Cluster(tmp_path / "state").begin(a="fake:2", b="fake:2")
+    cluster = Cluster(tmp_path / "state", *fixed_ports()).begin(a="fake:2", b="fake:2")
     running = cluster.submit(work={"total": "100000000 steps"}, gpus=4, preemptible=False)
     attempt = cluster.until_state(running, "RUNNING")["attempt"]
     queued = cluster.submit(work={"total": "1 steps"}, gpus=4)
