@@ -129,6 +129,8 @@ class Switch:
         before_leaving()
         for layer in switched.layers.values():  # not earlier: nothing of the old generation changes before the decision
             layer.keep_optimizer(self._world.plan.offload)
+        if union is not None:
+            union.retire()
         if switched.generation is not None:
             switched.generation.groups.watch()
         self._meet.set(f"done/{self._member}", True)

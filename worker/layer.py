@@ -178,9 +178,11 @@ class _SkipRandomFill(TorchFunctionMode):
     SKIPPED = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_"})
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") in self.SKIPPED and args and isinstance(args[0], Tensor):
-            return args[0]
-        return function(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        filled = args[0] if args else kwargs.get("tensor")  # torch.nn.init passes it by name
+        if getattr(function, "__name__", "") in self.SKIPPED and isinstance(filled, Tensor):
+            return filled
+        return function(*args, **kwargs)
 
 
 def build_layers(
