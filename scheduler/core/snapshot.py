@@ -127,13 +127,12 @@ def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent
 
     lent: the priority of the most urgent job that waits for this one.
     """
-    if job.state is Stored.ACTIVE or looker.limited:
-        obstacle = looker.obstacle(job) if job.state is Stored.QUEUED else None
-        return _job_view(state, job, now, looker, past, lent, obstacle)
+    if job.state is Stored.ACTIVE:
+        return _job_view(state, job, now, looker, past, lent, None)
     obstacle = looker.obstacle(job)
     around = (
-        obstacle, lent, priority_of(state, job), guaranteed(state, job), state.probed(job), now < job.avoid_until_us,
-        tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
+        obstacle, looker.most(job), lent, priority_of(state, job), guaranteed(state, job), state.probed(job),
+        now < job.avoid_until_us, tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
     )  # fmt: skip
     last = state.views.get(job.id)
     if last is not None and last.job is job and last.around == around:
@@ -176,11 +175,7 @@ def _job_view(
 
 def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
     """No more devices than the caps leave; what a job has it may keep."""
-    left = looker.use.left(looker.state, job) if looker.limited else None
-    if left is None:
-        return request
-    own = {lease.device for lease in looker.state.leases.values() if lease.job == job.id}
-    most = max(request.min_devices, min(request.max_devices, left + len(own)))
+    most = looker.most(job)
     if most == request.max_devices:
         return request
     allowed = tuple(count for count in request.allowed_devices if count <= most)

@@ -78,6 +78,19 @@ def test_caps_policies_and_guarantees_are_told(cluster):
     assert (view.guaranteed, view.queue, view.user) == (2, "night", "eva")
 
 
+def test_a_cap_makes_only_those_waiting_jobs_look_new_whose_bound_it_changes(cluster):
+    """What looks the same is not shown to the policy's process again."""
+    for team in ("a", "b"):
+        submit(cluster, team=team, gpus={"min": 1, "max": 4})
+    seen = []
+    for most in (3, 3, 2):
+        write(cluster, Team(name="a", max_devices=most))
+        seen.append({job.team: job for job in look(cluster).jobs})
+    assert [views["a"].menu.max_devices for views in seen] == [3, 3, 2]
+    assert seen[0]["a"] is seen[1]["a"]
+    assert seen[0]["b"] is seen[1]["b"] is seen[2]["b"]
+
+
 def replace_class(spec: JobSpec, name: str) -> JobSpec:
     from msgspec.structs import replace as changed
 
