@@ -1,6 +1,7 @@
 """The state as a policy sees it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from scheduler.core.commands import command_request, command_seconds
@@ -25,6 +26,9 @@ from scheduler.core.state import State, Viewed
 from scheduler.core.tenants import queue_views, team_views, user_views
 
 HALF_LIFE_S = CoreSettings().half_life_s
+
+_but_reason = attrgetter(*(field.name for field in fields(Job) if not field.name.startswith("reason")))
+"""Sentences may change for thousands of waiting jobs at once, and no policy reads them."""
 
 SWITCH = "switch"
 """The label by which an agent tells which network switch its node hangs on."""
@@ -135,8 +139,12 @@ def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent
         now < job.avoid_until_us, tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
     )  # fmt: skip
     last = state.views.get(job.id)
-    if last is not None and last.job is job and last.around == around:
-        return last.view
+    if last is not None and last.around == around:
+        if last.job is job:
+            return last.view
+        if _but_reason(last.job) == _but_reason(job):
+            state.views[job.id] = replace(last, job=job)
+            return last.view
     view = _job_view(state, job, now, looker, past, lent, obstacle)
     state.views[job.id] = Viewed(job, around, view)
     return view

@@ -91,6 +91,16 @@ def test_a_cap_makes_only_those_waiting_jobs_look_new_whose_bound_it_changes(clu
     assert seen[0]["b"] is seen[1]["b"] is seen[2]["b"]
 
 
+def test_a_waiting_job_looks_the_same_whatever_the_sentence_why_it_waits(cluster):
+    id = submit(cluster, gpus=4)
+    (before,) = look(cluster).jobs
+    job = cluster.state.jobs[id]
+    cluster.state.jobs[id] = replace(job, reason="It needs 4 of 4; 1 is free.", reason_code="Resources")
+    assert look(cluster).jobs[0] is before
+    cluster.state.jobs[id] = replace(job, saved_step=7)
+    assert look(cluster).jobs[0] is not before
+
+
 def replace_class(spec: JobSpec, name: str) -> JobSpec:
     from msgspec.structs import replace as changed
 
