@@ -55,6 +55,19 @@ def test_b43_a_node_that_does_not_answer_is_the_reason(cluster, admin):
     assert (found["code"], away.node in found["text"]) == ("NodeDown", True)
 
 
+def test_b43_a_node_that_took_the_jobs_own_devices_with_it_is_the_reason(cluster, admin):
+    """They are still leased to what ran there; the cluster is not too small for that."""
+    id = submit_whole(admin, work={"total": "100000 steps"})
+    cluster.advance(8.0)
+    assert code(admin, id) == "Running"
+    away = cluster._agents.pop()
+    cluster.advance(75.0, 1.0)
+    found = admin.get(f"/v1/jobs/{id}/why")
+    assert (found["code"], found["text"]) == (
+        "NodeDown", f"It needs 4 device(s) and could have 2; 2 more are on nodes that do not answer ({away.node})."
+    )  # fmt: skip
+
+
 def test_b43_work_without_a_checkpoint_is_what_an_urgent_job_waits_for(cluster, admin):
     low = submit_whole(admin, min_runtime="1h")
     cluster.advance(8.0)
