@@ -143,7 +143,7 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
 def _lines(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
-    from policies.report import TARGET, bubble_of_twice, compare, name_of, report
+    from policies.report import TARGET, bubble_of_twice, compare, report
     from scheduler.cli.units import show_bytes, show_seconds
 
     lines = [
@@ -159,7 +159,7 @@ def _lines(
         lines.append(
             f"{count:>4}  {best.plan.shape:<12} {best.plan.microbatch_size:>4}  {best.plan.schedule:<16} "
             f"{show_seconds(best.step_time_s):>9}  {seen.bubble:>6.1%}  {show_bytes(max(best.memory_bytes)):>8}  "
-            f"{layers}"
+            f"{layers}{best.plan.saving}"
         )
     count, ranked = max(found.items())
     best = ranked[0]
@@ -168,7 +168,7 @@ def _lines(
     twice = bubble_of_twice(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     lines += [
         "",
-        f"On {count} GPUs: {name_of(best.plan)}, {_why(ranked, moved)}.",
+        f"On {count} GPUs: {best.plan.name}, {_why(ranked, moved)}.",
         f"Idle: fill and drain {seen.idle.fill_drain / whole:.1%}, exposed communication "
         f"{seen.idle.exposed_communication / whole:.1%}, imbalance {seen.idle.imbalance / whole:.1%}, "
         f"stall {seen.idle.stall / whole:.1%} of the step.",
@@ -182,6 +182,6 @@ def _lines(
         told = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in cuts.items())
         lines.append(f"The same stages cut otherwise: {told}.")
     if len(ranked) > 1:
-        others = ", ".join(f"{name_of(other.plan)} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
+        others = ", ".join(f"{other.plan.name} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
         lines.append(f"Runners-up: {others}.")
     return lines
