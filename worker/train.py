@@ -64,8 +64,9 @@ def main(arguments: list[str]) -> int:
     try:
         job = msgspec.structs.replace(job, adapt=read_adapt(options.adapt, job.adapt))
         shape = Shape(
-            options.stages, options.replicas, options.schedule, options.microbatches, options.slices, options.offload
-        )
+            options.stages, options.replicas, options.schedule, options.microbatches, options.slices,
+            options.recompute, options.offload,
+        )  # fmt: skip
         script = read_script(shape, options.change, options.migrate)
         _check_places(options)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:
@@ -153,7 +154,7 @@ class _Training:
             self._signal = number
             launched.stop(grace_s=self._job.grace_s, why="interrupted")
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in processes.endings():
             signal.signal(number, interrupted)
         with _stopped_at_an_error(launched, self._job.grace_s):
             for plan in changes:

@@ -180,7 +180,7 @@ def _stop_to_resize(turn: Turn, move: Start, nonce: str) -> None:
     assert move.plan is not None
     job = turn.state.jobs[move.job]
     turn.state.resizing[job.id] = (move, nonce)
-    why = f"resized to {len(move.devices)} device(s), {move.plan.shape}"
+    why = f"resized to {len(move.devices)} device(s), {move.plan.shape}{move.plan.saving}"
     stop_attempt(turn, job, EndCause.RESIZED, grace_s=job.spec.grace_s, save=True, why=why)
 
 
