@@ -90,6 +90,8 @@ class Fleet:
             case Hello():
                 if plausible_hello(message) != message:
                     self._say_once(key, message.session, f"what a node says that it is {_CANNOT_BE}")
+                for pending in [one for one in self._sessions.values() if one.key == key and not one.welcomed]:
+                    del self._sessions[key, pending.session]  # else those that one batch supersedes would stay
                 self._sessions[key, message.session] = Session(message.node, message.session, key, route)
                 self._post(NodeHello(hello=message, public_key=key))
             case Beat():

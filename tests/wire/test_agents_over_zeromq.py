@@ -181,6 +181,24 @@ def test_b61_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path)
     run(scene, tmp_path)
 
 
+def test_sessions_that_one_batch_supersedes_leave_nothing_behind(tmp_path: Path) -> None:
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock, batch = site.agent(context, "n1"), site.events
+        site.fleet._post = batch.append  # events wait, as between two batches
+        for number in range(50):
+            await sock.send(encode(hello("n1", session=f"s{number}")))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(batch) < 50:
+                await asyncio.sleep(0.01)
+        out = [step(site.state, event, 1, CoreSettings()) for event in batch]
+        site.fleet.after_commit([], [row for effects in out for row in effects.rows])
+        assert [session.session for session in site.fleet._sessions.values()] == ["s49"]
+        assert (await ask(sock, Beat(session="s49", seq=1, applied=0), BeatAck)).known
+        sock.close(linger=0)
+
+    run(scene, tmp_path)
+
+
 BIG = 2**64 - 1
 
 
