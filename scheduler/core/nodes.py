@@ -19,6 +19,9 @@ from scheduler.protocol.plausible_hello import plausible_hello, unusable_name
 from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import Telemetry
 
+MOST_DEVICES = 4_096
+"""Of one node. Every pass looks at each."""
+
 
 def hello(turn: Turn, event: NodeHello) -> None:
     """Begin a node's session: the newest session of one machine supersedes the older one (LIFECYCLE 32)."""
@@ -117,6 +120,8 @@ def _refusal(turn: Turn, said: Hello, public_key: str) -> str | None:
         return f"the agent speaks protocol {said.protocol}, this daemon {PROTOCOL_VERSION}: install the same version"
     if (why := unusable_name(said)) is not None:
         return why
+    if len(said.devices) > MOST_DEVICES:
+        return f"it offers {len(said.devices)} devices; a node may have {MOST_DEVICES}"
     old = turn.state.nodes.get(said.node)
     if old is not None and old.public_key != public_key:
         return f"node {said.node} is known with another key; give this agent another --node name or its old key"
