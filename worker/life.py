@@ -56,7 +56,7 @@ class Member:
         standing = join(self.control, world, own.timeout_s)
         ready_at = time.perf_counter()
         try:
-            switched = self._switch(world, standing).run({}, None, leads=False, before_leaving=lambda: None)
+            switched = self._switch(world, standing).run({}, None, leads=False, leave=list)
         except Dropped as dropped:
             raise Ended(Cause.STOPPED, f"generation {world.generation} was dropped: {dropped}") from None
         assert switched.generation is not None
@@ -77,7 +77,7 @@ class Member:
                 hand_on(world.meet(lambda: None), present.part.adapter.baseline, old.world.members)
         try:
             switched = self._switch(world, standing).run(
-                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+                present.layers, present.arrived, old.is_pilot, present.release
             )
         except Dropped as dropped:
             if old.is_pilot:
@@ -103,7 +103,7 @@ class Member:
         world, standing = revised(old.world, number, part.reviser.plan(number)), present.standing
         try:
             switched = self._switch(world, standing).run(
-                present.layers, present.arrived, old.is_pilot, old.groups.unwatch
+                present.layers, present.arrived, old.is_pilot, present.release
             )
         except Dropped as dropped:
             if adapter is not None:

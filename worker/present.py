@@ -5,6 +5,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scheduler.protocol.messages import Phase
 from worker.adapt.adapter import Adapter
@@ -43,6 +44,11 @@ class Present:
     def arrived(self) -> dict[int, Layer] | None:
         """Layers that came here during the last step; None where nobody's did."""
         return self.trainer.carrier.arriving if self.trainer.carrier is not None else None
+
+    def release(self) -> list[Any]:
+        """As `Generation.release`, with what carried layers beside its last step."""
+        carrier = self.trainer.carrier
+        return self.generation.release() + ([carrier.release()] if carrier is not None else [])
 
     @property
     def standing(self) -> Standing:

@@ -17,9 +17,9 @@ KEEPALIVE = (
 """A peer whose node vanished counts as lost after 10 s."""
 
 
-def connected() -> dict[int, str]:
-    """Descriptors of this process that are connected TCP sockets, each with its socket's name: descriptors are given
-    out again as soon as another thread has closed them."""
+def connected() -> dict[str, int]:
+    """Connected TCP sockets of this process: a descriptor of each by the kernel's name for it. Descriptors are given
+    out again as soon as another thread has closed them, and one socket may have several."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -29,13 +29,13 @@ def connected() -> dict[int, str]:
             with socket.socket(fileno=os.dup(int(name))) as duplicate:
                 if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
                     duplicate.getpeername()
-                    found[int(name)] = link
+                    found[link] = int(name)
     return found
 
 
-def connected_since(before: Mapping[int, str]) -> set[int]:
-    """Those that were not connected when `connected` said this."""
-    return {number for number, _ in connected().items() - before.items()}
+def connected_since(before: Mapping[str, int]) -> set[int]:
+    """Descriptors of those that were not connected when `connected` said this."""
+    return {number for name, number in connected().items() if name not in before}
 
 
 BULK_PRIORITY = 1

@@ -27,7 +27,7 @@ def priority(end: socket.socket) -> int:
 
 def test_only_the_named_connections_are_changed(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
-    assert {near.fileno(), far.fileno()} <= connected().keys()
+    assert {near.fileno(), far.fileno()} <= set(connected().values())
     lower_priority({near.fileno()})
     assert (priority(near), priority(far)) == (BULK_PRIORITY, 0)
 
@@ -39,10 +39,9 @@ def test_a_connection_with_the_descriptor_of_one_that_was_closed_is_new(
     with socket.create_server(("127.0.0.1", 0)) as server:
         before = connected()
         newer = socket.create_connection(server.getsockname())
-        number = near.fileno()
-        os.dup2(newer.fileno(), number)
-        assert connected_since(before) == {newer.fileno(), number}
-        newer.close()
+        with newer:
+            os.dup2(newer.fileno(), near.fileno())
+        assert connected_since(before) == {near.fileno()}
 
 
 def test_a_group_of_one_has_nothing_to_change() -> None:
