@@ -4,13 +4,15 @@ import os
 import signal
 import sys
 
+from worker.processes import endings
+
 USAGE = "usage: python -P -m worker train SPEC [OPTIONS] | checkpoints show|verify DIR"
 
 
 def main(arguments: list[str]) -> int:
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command == "train":
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in endings():
             signal.signal(number, _interrupted)
         from worker.shim import one_threaded
 
@@ -35,7 +37,7 @@ def _interrupted(number: int, _frame: object) -> None:
 
     Once it trains, `worker.train` takes signals itself.
     """
-    for other in (signal.SIGINT, signal.SIGTERM):
+    for other in endings():
         signal.signal(other, signal.SIG_IGN)
     raise SystemExit(128 + number)
 

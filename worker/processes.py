@@ -44,6 +44,12 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def endings() -> list[signal.Signals]:
+    """Signals that ask a command to end: of a terminal that is closed not where it is to go on, as under nohup."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if ignored else [signal.SIGHUP])]
+
+
 def tell_end_of_parent(number: signal.Signals) -> None:
     """This signal comes when the parent's thread that started this process ends."""
     _prctl(_PR_SET_PDEATHSIG, number)
@@ -145,3 +151,11 @@ def kill(process: Stat) -> None:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for want of memory since this host started, be it the host's memory or a
+    cgroup's; 0 where it does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/vmstat").read_bytes().split(b"\noom_kill ")[1].split()[0])
+    return 0

@@ -154,7 +154,7 @@ class _Training:
             self._signal = number
             launched.stop(grace_s=self._job.grace_s, why="interrupted")
 
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in processes.endings():
             signal.signal(number, interrupted)
         with _stopped_at_an_error(launched, self._job.grace_s):
             for plan in changes:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import typer
 
 from scheduler.cli.client import Client
-from scheduler.cli.grid import grid
-from scheduler.cli.options import Json
+from scheduler.cli.options import Json, Width, table_width
 from scheduler.cli.output import parse_time, print_json
+from scheduler.cli.table import Column, job_table
 from scheduler.core.errors import JctError
 
 OK, WARN, FAIL = "ok", "warning", "FAILED"
@@ -35,16 +35,25 @@ class Finding:
     text: str
 
 
+COLUMNS = (
+    Column("CHECK", lambda finding, _: finding["check"]),
+    Column("RESULT", lambda finding, _: finding["result"]),
+    Column("WHAT", lambda finding, _: finding["text"], least=24, prose=True),
+)
+
+
 def doctor(
     state: Annotated[Path | None, typer.Option(help="The daemon's state folder, where it is on this machine.")] = None,
+    width: Width = None,
     json: Json = False,
 ) -> int:
     """Check GPUs, clock, ports, memory, disk, broker, database, keys and packages. Exits 1 where something failed."""
     found = list(examine(state))
+    findings = [vars(finding) for finding in found]
     if json:
-        print_json(findings=[vars(finding) for finding in found])
+        print_json(findings=findings)
     else:
-        grid(("CHECK", "RESULT", "WHAT"), [[item.check, item.result, item.text] for item in found]).print()
+        job_table(findings, "", table_width(width), COLUMNS).print()
     return int(any(item.result == FAIL for item in found))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
 
-from scheduler.cli.output import visible
+from scheduler.cli.output import folded, visible
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -75,11 +75,28 @@ def _joined(line: list[Cell], paint: bool) -> str:
     return " ".join(Style.parse(style).render(text) if style else text for text, style in line)
 
 
+def continued(rows: Sequence[Sequence[Cell]], width: int) -> list[Sequence[Cell]]:
+    """Rows whose last cell is prose: what its `width` has no place for goes on in the same column below."""
+    lines: list[Sequence[Cell]] = []
+    for *others, (prose, style) in rows:
+        first, *more = folded(prose, width)
+        lines.append([*others, (first, style)])
+        lines += [[*[("", "")] * len(others), (text, style)] for text in more]
+    return lines
+
+
 def grid(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> Grid:
-    """A plain list, as wide as its content; where that is more than `width` columns, the last column gives way."""
+    """A plain list, as wide as its content; where that is more than `width` columns, the last column gives way, and
+    then the widest of the others."""
     cells = [[(visible(text), "") for text in row] for row in rows]
     columns = zip(titles, *([text for text, _ in row] for row in cells), strict=True)
     widths = [max(map(width_of, column)) for column in columns]
-    if width is not None and (excess := sum(widths) + len(widths) - 1 - width) > 0:
-        widths[-1] = max(width_of(titles[-1]), widths[-1] - excess)
+    least = [width_of(title) for title in titles]
+
+    def excess() -> int:
+        return sum(widths) + len(widths) - 1 - width if width is not None else 0
+
+    widths[-1] = max(least[-1], widths[-1] - max(0, excess()))
+    while excess() > 0 and (able := [i for i in range(len(widths)) if widths[i] > least[i]]):
+        widths[max(able, key=lambda i: widths[i])] -= 1
     return Grid(titles, cells, widths, [False] * len(titles))

@@ -5,7 +5,7 @@ from typing import Any
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json
-from scheduler.cli.output import print_json
+from scheduler.cli.output import print_json, terminal_width
 from scheduler.cli.table import short_duration
 
 
@@ -27,7 +27,7 @@ def nodes(json: Json = False) -> None:
         ]
         for node in found
     ]
-    grid(titles, rows).print()
+    grid(titles, rows, terminal_width()).print()
 
 
 def _drained(item: dict[str, Any]) -> str:

@@ -123,8 +123,7 @@ def _ended(what: str, process: "subprocess.Popen[bytes]", log: Path) -> JctError
     """A signal leaves no last words: what stands last in the log is then of long ago."""
     code = process.returncode
     how = f"was ended by signal {-code}" if code < 0 else f"has ended: {_last_line(log)}"
-    hint = f"running jobs go on, and are found again when this is started again; its log is {log}"
-    return JctError(Code.UNREACHABLE, f"{what} {how}", hint=hint)
+    return JctError(Code.UNREACHABLE, f"{what} {how}", hint=f"its log is {log}")
 
 
 def _last_line(log: Path) -> str:

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -54,9 +53,24 @@ def print_facts(facts: Iterable[tuple[str, str]], width: int | None = None) -> N
     width = width or terminal_width()
     for title, value in facts:
         shown = visible(value)
-        lines = textwrap.wrap(shown, max(20, width - TITLE)) if width else [shown]
-        for number, line in enumerate(lines or [""]):
+        for number, line in enumerate(folded(shown, width - TITLE) if width else [shown]):
             print(f"{title if number == 0 else '':<{TITLE}}{line}")
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Lines of at most `width` columns of the display, and of 20 at least. Only a word that is longer is cut in two."""
+    from rich.cells import cell_len, chop_cells
+
+    width = max(20, width)
+    lines = [""]
+    for piece in (piece for word in text.split() for piece in chop_cells(word, width)):
+        if not lines[-1]:
+            lines[-1] = piece
+        elif cell_len(lines[-1]) + 1 + cell_len(piece) <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return lines
 
 
 def parse_time(text: str) -> datetime:

@@ -1,5 +1,6 @@
 """`jct plan`: the best plan for each GPU count, and why. Works offline."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from policies.pricing import PricedPlan
     from scheduler.cli.planning import Question
+    from scheduler.cli.table import Column
 
 SCHEDULES = "gpipe,1f1b,eager-1f1b"
 
@@ -57,8 +59,7 @@ def plan(
     if json_:
         typer.echo(json.dumps(as_dict(asked, found, moved), indent=2))
     else:
-        for line in _lines(asked, found, moved):
-            typer.echo(line)
+        _print(asked, found, moved)
 
 
 def _alone(priced: "PricedPlan") -> dict[int, tuple["PricedPlan", ...]]:
@@ -140,34 +141,63 @@ def _entry(asked: "Question", priced: "PricedPlan") -> dict[str, Any]:
     return entry
 
 
-def _lines(
+def _print(
+    asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
+) -> None:
+    """A row for each GPU count, and what is to be said of the largest."""
+    from scheduler.cli.output import folded, terminal_width
+    from scheduler.cli.table import job_table
+
+    width = terminal_width()
+    print(
+        f"{asked.name}: global batch {asked.request.global_batch}, {len(asked.request.profiles[0].layers)} layers, "
+        f"{asked.search.precision}"
+    )
+    rows = [_row(asked, count, ranked[0]) for count, ranked in sorted(found.items())]
+    job_table(rows, "", width, _columns()).print()
+    print()
+    for sentence in _sentences(asked, found, moved):
+        print("\n".join(folded(sentence, width) if width else [sentence]))
+
+
+def _columns() -> "list[Column]":
+    from scheduler.cli.table import Column
+
+    titles = ("GPUS", "STAGES×MB", "SIZE", "SCHEDULE", "STEP", "BUBBLE", "MEMORY")
+    texts = ("STAGES×MB", "SCHEDULE")
+    columns = [Column(title, partial(_cell, title), right=title not in texts) for title in titles]
+    return [*columns, Column("LAYERS", partial(_cell, "LAYERS"), least=8)]
+
+
+def _cell(title: str, row: dict[str, str], _now: str) -> str:
+    return row[title]
+
+
+def _row(asked: "Question", count: int, best: "PricedPlan") -> dict[str, str]:
+    from policies.report import report
+    from scheduler.cli.units import show_bytes, show_seconds
+
+    seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
+    return {
+        "GPUS": str(count), "STAGES×MB": best.plan.shape, "SIZE": str(best.plan.microbatch_size),
+        "SCHEDULE": best.plan.schedule, "STEP": show_seconds(best.step_time_s), "BUBBLE": f"{seen.bubble:.1%}",
+        "MEMORY": show_bytes(max(best.memory_bytes)),
+        "LAYERS": "/".join(str(stage.stop - stage.first) for stage in best.plan.stages) + best.plan.saving,
+    }  # fmt: skip
+
+
+def _sentences(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
     from policies.report import TARGET, bubble_of_twice, compare, report
     from scheduler.cli.units import show_bytes, show_seconds
 
-    lines = [
-        f"{asked.name}: global batch {asked.request.global_batch}, {len(asked.request.profiles[0].layers)} layers, "
-        f"{asked.search.precision}",
-        f"{'GPUS':>4}  {'STAGES×MB':<12} {'SIZE':>4}  {'SCHEDULE':<16} {'STEP':>9}  {'BUBBLE':>6}  {'MEMORY':>8}  "
-        "LAYERS",
-    ]
-    for count, ranked in sorted(found.items()):
-        best = ranked[0]
-        seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
-        layers = "/".join(str(stage.stop - stage.first) for stage in best.plan.stages)
-        lines.append(
-            f"{count:>4}  {best.plan.shape:<12} {best.plan.microbatch_size:>4}  {best.plan.schedule:<16} "
-            f"{show_seconds(best.step_time_s):>9}  {seen.bubble:>6.1%}  {show_bytes(max(best.memory_bytes)):>8}  "
-            f"{layers}{best.plan.saving}"
-        )
     count, ranked = max(found.items())
     best = ranked[0]
     seen = report(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     whole = best.step_time_s
     twice = bubble_of_twice(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
-    lines += [
-        "",
+    lines = [
         f"On {count} GPUs: {best.plan.name}, {_why(ranked, moved)}.",
         f"Idle: fill and drain {seen.idle.fill_drain / whole:.1%}, exposed communication "
         f"{seen.idle.exposed_communication / whole:.1%}, imbalance {seen.idle.imbalance / whole:.1%}, "

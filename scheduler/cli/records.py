@@ -9,7 +9,7 @@ import typer
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json
-from scheduler.cli.output import print_json, say, visible
+from scheduler.cli.output import print_json, say, terminal_width, visible
 from scheduler.core.errors import Code, JctError
 
 NONE = "none"
@@ -116,7 +116,7 @@ def _show(records: list[dict[str, Any]], json: bool) -> None:
     counted = list(records[0]["fields"].get("use", {}))
     names = [name for name in records[0]["fields"] if name not in ("name", "use", *(f"max_{name}" for name in counted))]
     titles = ["NAME", *(name.upper().replace("_", "-") for name in [*names, *counted])]
-    grid(titles, [_row(record, names) for record in records]).print()
+    grid(titles, [_row(record, names) for record in records], terminal_width()).print()
 
 
 def _row(record: dict[str, Any], names: list[str]) -> list[str]:

@@ -106,6 +106,7 @@ def _write_decisions(run: "Run", path: Path) -> None:
 def _table(summaries: dict[str, dict[str, Any]]) -> list[str]:
     """At most 80 columns, as long as nothing takes a year."""
     from scheduler.cli.grid import Grid
+    from scheduler.simulator.exported import told
 
     columns = ("avg", "median", "p90", "p99", "makespan")
     titles = ["policy", *(f"{name} s" for name in columns), "restarts", "used", "pass ms", "x bound"]
@@ -120,4 +121,5 @@ def _table(summaries: dict[str, dict[str, Any]]) -> list[str]:
     lines = Grid(titles, cells, widths, [False, *[True] * (len(titles) - 1)]).lines()
     first = next(iter(summaries.values()))
     least = f"{first['jobs']} jobs; no average can be below {first['lower_bound_s']:,.0f} s"
-    return [*(" ".join(text for text, _ in line) for line in lines), least]
+    missing = told(first["left_out"])
+    return [*(" ".join(text for text, _ in line) for line in lines), least, *([missing] if missing else [])]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.cli.grid import Grid, width_of
+from scheduler.cli.grid import Cell, Grid, continued, width_of
 from scheduler.cli.output import age_s, visible
 
 Job = dict[str, Any]
@@ -20,7 +20,8 @@ _STYLES = {
 class Column:
     """cell: of a job at a moment (RFC 3339). least: the width it may shrink to, 0 for one that never does.
 
-    keep: columns with the lowest number leave first where all do not fit; None stays always.
+    keep: columns with the lowest number leave first where all do not fit; None stays always. prose: of the last column,
+    which then is not cut, but goes on below itself.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Column:
     right: bool = False
     least: int = 0
     keep: int | None = None
+    prose: bool = False
 
 
 def _gpus(job: Job, _now: str) -> str:
@@ -112,11 +114,13 @@ def job_table(jobs: Sequence[Job], now: str, width: int | None, columns: Sequenc
     cells = [[visible(column.cell(job, now)) for column in columns] for job in jobs]
     titles = [column.title for column in columns]
     natural = [max(map(width_of, column)) for column in zip(titles, *cells, strict=True)]
-    rows = [
+    rows: Sequence[Sequence[Cell]] = [
         [(cell, _STYLES.get(cell, "") if title == "STATE" else "") for cell, title in zip(row, titles, strict=True)]
         for row in cells
     ]
     widths = natural if width is None else fit(columns, natural, width)
+    if columns[-1].prose and widths[-1] < natural[-1]:
+        rows = continued(rows, widths[-1])
     return Grid(titles, rows, widths, [column.right for column in columns])
 
 

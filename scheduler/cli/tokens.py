@@ -7,8 +7,9 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
-from scheduler.cli.options import Json
-from scheduler.cli.output import local_time, print_json, say
+from scheduler.cli.options import Json, Width, table_width
+from scheduler.cli.output import local_time, print_json, say, terminal_width
+from scheduler.cli.table import Column, job_table
 from scheduler.core.errors import Code, JctError
 
 
@@ -51,25 +52,34 @@ def _list(tokens: list[dict[str, Any]], json: bool) -> None:
         ]
         for item in tokens
     ]  # fmt: skip
-    grid(("ID", "NAME", "USER", "TEAM", "ROLE", "CREATED", "EXPIRES"), rows).print()
+    grid(("ID", "NAME", "USER", "TEAM", "ROLE", "CREATED", "EXPIRES"), rows, terminal_width()).print()
+
+
+AUDIT_COLUMNS = (
+    Column("TIME", lambda entry, _: local_time(entry["time"])),
+    Column("WHO", lambda entry, _: entry["actor"], least=20),
+    Column("WHAT, OLD -> NEW", lambda entry, _: _said(entry), least=24, prose=True),
+)
 
 
 def audit(
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, the newest.")] = 50, json: Json = False
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, the newest.")] = 50,
+    width: Width = None,
+    json: Json = False,
 ) -> None:
     """Every admin act and every denied act, newest first; for admins."""
     page = Client.from_config().call("GET", "audit", {"limit": limit}).json()
     if json:
         print_json(**page)
         return
-    rows = [
-        [
-            local_time(item["time"]), item["actor"], "" if item["allowed"] else "DENIED", item["action"],
-            item["target"], _change(item["old"], item["new"]),
-        ]
-        for item in page["entries"]
-    ]  # fmt: skip
-    grid(("TIME", "WHO", "", "ACT", "ON", "OLD -> NEW"), rows).print()
+    job_table(page["entries"], "", table_width(width), AUDIT_COLUMNS).print()
+
+
+def _said(entry: dict[str, Any]) -> str:
+    """`cancel` of `job 12`, but `set team` of `team nlp` without saying `team` twice."""
+    denied = "" if entry["allowed"] else "DENIED"
+    what = f"{entry['action']} {entry['target'].removeprefix(entry['action'].rpartition(' ')[2] + ' ')}"
+    return ": ".join(part for part in (denied, what, _change(entry["old"], entry["new"])) if part)
 
 
 def _change(old: Any, new: Any) -> str:
@@ -83,11 +93,13 @@ def _change(old: Any, new: Any) -> str:
 
 
 def _field(key: str, value: Any, between: str) -> str:
-    """Moments are kept in microseconds, as which nobody reads them."""
+    """Moments are kept in microseconds, as which nobody reads them; None and lists are Python's words."""
     if key.endswith("_us") and isinstance(value, int):
         key = key.removesuffix("_us")
         value = datetime.fromtimestamp(value // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
-    return f"{key}{between}{value}"
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    return f"{key}{between}{'none' if value is None else value}"
 
 
 def usage(json: Json = False) -> None:
@@ -100,4 +112,4 @@ def usage(json: Json = False) -> None:
         [row["team"], row["user"], *(f"{row[key] / 3600:.2f}" for key in ("gpu_s", "lost_gpu_s", "recent_gpu_s"))]
         for row in rows
     ]
-    grid(("TEAM", "USER", "GPU-HOURS", "LOST", "RECENT"), cells).print()
+    grid(("TEAM", "USER", "GPU-HOURS", "LOST", "RECENT"), cells, terminal_width()).print()

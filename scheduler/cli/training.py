@@ -71,7 +71,8 @@ def _worker(command: list[str], stdin: bytes | None = None) -> int:
     killed, it would leave the training behind."""
     line = [sys.executable, "-P", "-m", "worker", *command]
     with subprocess.Popen(line, stdin=None if stdin is None else subprocess.PIPE) as process:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: process.send_signal(number))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, lambda number, _: process.send_signal(number))
         process.communicate(stdin)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

@@ -21,26 +21,36 @@ def state_folder() -> Path:
 
 
 def run_up(devices: str | None, state: Path | None, port: int, agents_port: int, node: str | None) -> None:
-    """Until Ctrl-C or SIGTERM. Raises JctError when something does not start or ends by itself."""
+    """Until Ctrl-C, SIGTERM or the terminal's end. Raises JctError when something does not start or ends by itself."""
     told = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
         told.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, stop)
     cluster = LocalCluster(state or state_folder(), port, agents_port)
     try:
         cluster.start_daemon()
         _tell(cluster)
         cluster.start_agent(node or socket.gethostname(), devices)
         while not told.wait(WATCH_S):
-            cluster.check()
+            _check(cluster)
     except OSError as error:
         raise JctError(Code.CONFLICT, f"cannot write {error.filename}: {error.strerror}", hint=_ELSEWHERE) from None
     finally:
         cluster.stop()
     print("stopped. Running jobs go on; `jct up` finds them again.", flush=True)
+
+
+def _check(cluster: LocalCluster) -> None:
+    """Neither program is of use without the other, and one that nobody started again would only look alive."""
+    try:
+        cluster.check()
+    except JctError as error:
+        hint = f"so all of it was stopped; running jobs go on, and `jct up` finds them again; {error.hint}"
+        raise JctError(error.code, error.message, hint=hint) from None
 
 
 def _tell(cluster: LocalCluster) -> None:

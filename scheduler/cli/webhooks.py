@@ -7,7 +7,7 @@ import typer
 from scheduler.cli.client import Client
 from scheduler.cli.grid import grid
 from scheduler.cli.options import Json
-from scheduler.cli.output import print_json, say, visible
+from scheduler.cli.output import print_json, say, terminal_width, visible
 from scheduler.core.errors import Code, JctError
 
 
@@ -50,4 +50,4 @@ def _list(webhooks: list[dict[str, Any]], json: bool) -> None:
         ]
         for item in webhooks
     ]  # fmt: skip
-    grid(("ID", "NAME", "TEAM", "EVENTS", "BEHIND", "TROUBLE", "URL"), rows).print()
+    grid(("ID", "NAME", "TEAM", "EVENTS", "BEHIND", "TROUBLE", "URL"), rows, terminal_width()).print()

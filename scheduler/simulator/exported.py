@@ -1,11 +1,13 @@
 """The history of a live cluster (`jct history --export`) as a workload: CSV or JSON lines.
 
 A job's menu are the shapes in which it and others of the same model ran, each with the median of its step times; what
-nobody ran, no policy may choose. Jobs that never made a step are left out.
+nobody ran, no policy may choose. Jobs of which no attempt made two steps are left out, and counted: nothing tells how
+much work they were, or how fast it went. Of a job that did not complete, the work is what it did.
 """
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +18,8 @@ from policies.model.cluster import MeasuredMenu, MeasuredRow
 from scheduler.simulator.workload import BadWorkload, SimulatedJob, Workload, named_plan
 
 COLUMNS = {"job", "submitted", "steps", "runs", "model"}
+LEFT_OUT = {"no-step": "never made a step", "no-speed": "made too few steps to tell their speed"}
+"""Why a job cannot be played, and its words."""
 Run = dict[str, Any]
 
 
@@ -30,13 +34,16 @@ def read_export(path: Path, kinds: Mapping[str, int]) -> Workload:
     """kinds: devices of each kind in the cluster to simulate; where it and the export have one each, they are taken to
     be the same. Raises BadWorkload."""
     rows = []
+    left_out: Counter[str] = Counter()
     for row in _rows(path):
         if lacking := COLUMNS - row.keys():
             raise BadWorkload(f"{path}: this is no export of `jct history`: a job lacks {', '.join(sorted(lacking))}")
-        if row["runs"] and row["steps"]:
+        if row["steps"] and row["runs"]:
             rows.append(row)
+        else:
+            left_out["no-speed" if row["steps"] else "no-step"] += 1
     if not rows:
-        raise BadWorkload(f"{path}: no job in it ever made a step")
+        raise BadWorkload(f"{path}: {told(left_out) or '0 jobs in it'}; nothing is left to simulate")
     names = {str(run["kind"] or "gpu") for row in rows for run in row["runs"]}
     alias = {name: next(iter(kinds)) for name in names} if len(names) == len(kinds) == 1 else {}
     menus: dict[str, MeasuredMenu] = {}
@@ -52,7 +59,13 @@ def read_export(path: Path, kinds: Mapping[str, int]) -> Workload:
             shapes = ", ".join(sorted({f"{option.devices} {option.kind}" for option in menus[name].rows}))
             raise BadWorkload(f"{path}: job {row['job']} ran on {shapes}; the cluster to simulate has {_said(kinds)}")
         jobs.append(_job(row, name, (datetime.fromisoformat(row["submitted"]) - first).total_seconds()))
-    return Workload(tuple(sorted(jobs, key=lambda job: job.submit_s)), menus)
+    return Workload(tuple(sorted(jobs, key=lambda job: job.submit_s)), menus, left_out)
+
+
+def told(left_out: Mapping[str, int]) -> str:
+    """How many jobs are left out, and why; empty where none is."""
+    reasons = ", ".join(f"{count} {LEFT_OUT[reason]}" for reason, count in left_out.items())
+    return f"{sum(left_out.values())} jobs left out: {reasons}" if reasons else ""
 
 
 def _rows(path: Path) -> Iterable[dict[str, Any]]:

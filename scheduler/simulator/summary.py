@@ -17,6 +17,7 @@ def summarise(workload: Workload, nodes: list[Nodes], run: Run) -> dict[str, Any
     devices = sum(group.count * group.devices for group in nodes)
     return {
         "jobs": len(times),
+        "left_out": dict(workload.left_out),
         "avg_jct_s": fmean(times),
         "median_jct_s": median(times),
         "p90_jct_s": percentile(times, 0.90),

@@ -1,8 +1,8 @@
 """Workloads to simulate: lists of jobs as others publish them."""
 
 import csv
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from policies.ir.plan import ParallelPlan, StagePlan
@@ -39,10 +39,11 @@ class SimulatedJob:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """jobs by time of submission; menus by application."""
+    """jobs by time of submission; menus by application; how many jobs of the file are not among them, by reason."""
 
     jobs: tuple[SimulatedJob, ...]
     menus: dict[str, MeasuredMenu]
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_workload(path: Path, profiles: Path | None, nodes: Sequence[Nodes], restart_s: float) -> Workload:
@@ -63,7 +64,7 @@ def on_nodes(workload: Workload, nodes: Sequence[Nodes]) -> Workload:
                 f"job {job.name} fits nowhere on these nodes: it needs at least {least} devices of one kind, in an "
                 "arrangement that was measured; give more or larger --nodes"
             )
-    return Workload(workload.jobs, menus)
+    return replace(workload, menus=menus)
 
 
 def _fitting(menu: MeasuredMenu, nodes: Sequence[Nodes]) -> MeasuredMenu:

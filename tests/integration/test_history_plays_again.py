@@ -45,11 +45,15 @@ def test_every_ended_job_is_one_row_with_parts_that_sum(jct, living, played, tmp
     assert rows[3]["runs"] == []
 
 
-def test_whether_a_range_held_is_asked_of_jobs_that_were_not_cancelled(jct, played):
-    rows = json.loads(jct("history", "--json")[1])["jobs"]
+def test_whether_a_range_held_is_asked_of_jobs_that_completed(jct, played):
+    row = json.loads(jct("history", "--json")[1])["jobs"][-1]
     missed = dict.fromkeys(("earliest", "likely", "latest"), "2001-01-01T00:00:00.000000Z")
-    told = {row["result"]: cells({**row, "foreseen": missed})[TITLES.index("IN ETA")] for row in rows}
-    assert told == {"COMPLETED": "no", "CANCELLED": "-"}
+    held = {"earliest": row["submitted"], "likely": row["ended"], "latest": row["ended"]}
+    told = {
+        result: [cells({**row, "result": result, "foreseen": one})[TITLES.index("IN ETA")] for one in (missed, held)]
+        for result in ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT")
+    }
+    assert told == {"COMPLETED": ["no", "yes"], "CANCELLED": ["-", "-"], "FAILED": ["-", "-"], "TIMEOUT": ["-", "-"]}
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "history.csv"])
@@ -61,7 +65,7 @@ def test_the_simulator_plays_it_again(jct, living, played, tmp_path, name):
     assert code == 0, err
     again = json.loads(out)["fifo"]
     rows = {row["job"]: row for row in json.loads(jct("history", "--json")[1])["jobs"]}
-    assert again["jobs"] == 3
+    assert (again["jobs"], again["left_out"]) == (3, {"no-step": 1})
     for id in played[:2]:
         assert again["jcts_s"][f"gpt-{id}"] == pytest.approx(rows[id]["jct_s"], rel=0.15)
 
@@ -95,6 +99,23 @@ def test_what_cannot_be_played_is_said(jct, played, tmp_path):
     assert "ran on 4 gpu" in err.replace("\n", " ") or "has 2 gpu" in err
     file.write_text('{"v": 1}\n')
     assert jct("simulate", file)[0] == 2
+
+
+def test_jobs_that_cannot_be_played_are_counted_with_the_reason(jct, played, tmp_path):
+    file = tmp_path / "history.jsonl"
+    jct("history", "--export", file)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows[2]["runs"] = []  # as of a job that made a single step
+    file.write_text("\n".join(map(json.dumps, rows)))
+    code, out, err = jct("simulate", file, "--nodes", "2x2", "--policy", "fifo", "--round", "1")
+    assert code == 0, err
+    assert out.splitlines()[-1] == (
+        "2 jobs left out: 1 made too few steps to tell their speed, 1 never made a step"
+    )
+    file.write_text("\n".join(map(json.dumps, rows[2:])))
+    code, _, err = jct("simulate", file)
+    assert code == 2
+    assert "2 jobs left out" in err
 
 
 def test_what_is_simulated_fits_a_terminal_and_is_not_probed(jct, played, tmp_path):

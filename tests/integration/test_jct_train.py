@@ -59,6 +59,9 @@ def test_scripted_changes_come_at_their_steps_and_change_no_bit(job_file: Path, 
     shown = subprocess.run([*JCT, "checkpoints", "show", str(directory), "--json"], capture_output=True, text=True)
     (checkpoint,) = json.loads(shown.stdout)["checkpoints"]
     assert (checkpoint["step"], len(checkpoint["stages"]), len(checkpoint["layers"])) == (12, 2, 8)
+    assert checkpoint["job"] is None
+    shown = subprocess.run([*JCT, "checkpoints", "show", str(directory)], capture_output=True, text=True)
+    assert "by jct train, without a daemon;" in shown.stdout
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def _examine(store: Store, step: int, verify: bool) -> dict[str, Any]:
 def _summary(manifest: Manifest) -> dict[str, Any]:
     return {
         "step": manifest.step,
-        "job": manifest.job,
+        "job": manifest.job or None,  # `jct train` has no number
         "attempt": manifest.attempt,
         "samples": manifest.samples,
         "global_batch": manifest.global_batch,
@@ -108,6 +108,10 @@ def _summary(manifest: Manifest) -> dict[str, Any]:
     }
 
 
+def _writer(one: dict[str, Any]) -> str:
+    return f"job {one['job']}, attempt {one['attempt']}" if one["job"] is not None else "jct train, without a daemon"
+
+
 def _text(one: dict[str, Any]) -> str:
     lines = [f"step {one['step']}"]
     if "layers" in one:
@@ -116,8 +120,7 @@ def _text(one: dict[str, Any]) -> str:
             for (first, stop), ranks in zip(one["stages"], one["ranks"], strict=True)
         )
         lines += [
-            f"  job {one['job']}, attempt {one['attempt']}; next sample {one['samples']}, global batch "
-            f"{one['global_batch']}",
+            f"  by {_writer(one)}; next sample {one['samples']}, global batch {one['global_batch']}",
             f"  {one['microbatches']} micro-batches of {one['microbatch_size']}, {one['schedule']}, {one['precision']}",
             f"  stages: layers {stages}",
             f"  {len(one['layers'])} layers, {one['bytes']} bytes, fingerprint {one['fingerprint'][:12]}",
