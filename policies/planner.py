@@ -1,9 +1,10 @@
-"""The joint search for one job: stages, replicas, micro-batches, schedule and recompute for every device count.
+"""The joint search for one job: stages, replicas, micro-batches, schedule and memory knobs for every device count.
 
 For each way to divide the devices the partition gives good cuts; closed forms rank them; event timing decides.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from policies.cost import LayerCosts, Memory, profile_at
 from policies.ir.plan import ParallelPlan
@@ -23,6 +24,9 @@ MOST_UNEVEN = 8
 
 MOST_MICROBATCHES = 4096
 """Of a step. Timing a plan takes as long as it has instructions, and one job must not hold up the pass for all."""
+
+SAVING = ((Memory(recompute=True), Memory(offload=True)), (Memory(recompute=True, offload=True),))
+"""What is tried, row by row, where nothing fits with all state and activations on the device."""
 
 
 def device_counts(request: MenuRequest) -> tuple[int, ...]:
@@ -52,18 +56,38 @@ def best_plans(request: MenuRequest, kind: DeviceKind, search: Search | None = N
     return {count: ranked[0] for count, ranked in ranked_plans(request, kind, search or Search()).items()}
 
 
-def ranked_plans(request: MenuRequest, kind: DeviceKind, search: Search) -> dict[int, tuple[PricedPlan, ...]]:
+def frugal_plans(request: MenuRequest, kind: DeviceKind) -> dict[int, PricedPlan]:
+    """As `best_plans`; for counts that would have none the fastest plan of the first row of SAVING that has one."""
+    return {count: ranked[0] for count, ranked in ranked_plans(request, kind, Search(), SAVING).items()}
+
+
+def ranked_plans(
+    request: MenuRequest, kind: DeviceKind, search: Search, saving: Sequence[Sequence[Memory]] = ()
+) -> dict[int, tuple[PricedPlan, ...]]:
     """The plans that fit, fastest first, for each allowed device count; counts without any plan are absent.
 
-    One plan for each combination of stages, replicas, size, schedule and knobs that was worth timing.
+    One plan for each combination of stages, replicas, size, schedule and knobs that was worth timing. saving: rows of
+    knobs; one is searched for counts for which the search and the rows before it have found nothing.
     """
     counts = device_counts(request)
     if not request.profiles or not counts:
         return {}
     most = max(4, search.effort // len(counts))
     models = _models(request, kind, search, polish=8 * most)
-    found = {count: _ranked(_shapes(request, search, models, count), most) for count in counts}
+    rows = saving if kind.memory_bytes is not None else ()
+    found = {count: _first(_shapes(request, search, models, count), rows, most) for count in counts}
     return {count: ranked for count, ranked in found.items() if ranked}
+
+
+def _first(
+    shapes: Sequence[Even | Uneven], saving: Sequence[Sequence[Memory]], most: int
+) -> tuple[PricedPlan, ...]:
+    """What the shapes give as they are; where nothing fits, with the first row of knobs with which something does."""
+    ranked = _ranked(shapes, most)
+    for row in saving:
+        if not ranked:
+            ranked = _ranked([replace(s, model=s.model.saving(memory)) for s in shapes for memory in row], most)
+    return ranked
 
 
 def _models(request: MenuRequest, kind: DeviceKind, search: Search, polish: int) -> list[Model]:

@@ -105,13 +105,7 @@ def why(ranked: Sequence[PricedPlan]) -> str:
     else:
         slower = second.step_time_s / best.step_time_s - 1
     margin = f"{slower:.1%} slower" if slower >= 5e-4 else "as fast, but larger"
-    return f"fastest of {len(ranked)} combinations timed; the next, {name_of(second.plan)}, is {margin}"
-
-
-def name_of(plan: ParallelPlan) -> str:
-    """Stages × micro-batches, schedule and knobs, as people say it."""
-    knobs = [" with recompute"] * plan.stages[0].recompute + [" with offload"] * plan.offload
-    return f"{plan.shape} {plan.schedule}" + "".join(knobs)
+    return f"fastest of {len(ranked)} combinations timed; the next, {second.plan.name}, is {margin}"
 
 
 def slack_s(order: Compiled, times: Durations, stage: int) -> float:

@@ -1,6 +1,6 @@
 """The ways to divide devices: each knows a bound, a guess, and its plans. Only promising ones are cut."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.cost import LayerCosts, Memory, all_reduce_s, durations
 from policies.estimate import step_estimate_s
@@ -8,7 +8,7 @@ from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
 from policies.partition.cuts import Cutter
 from policies.pricing import make_plan, pipelines_of, uneven_plan
-from policies.schedules.catalogue import stage_ranks
+from policies.schedules.catalogue import FAMILIES, stage_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class Model:
             self.cutters[memory, slow] = Cutter(self.costs, self.kind, slow, memory, search.blocks, self.polish)
         return self.cutters[memory, slow]
 
+    def knobs_of(self, schedule: str) -> list[Memory]:
+        """Those that the schedule takes."""
+        return [memory for memory in self.knobs if FAMILIES[schedule].recomputes or not memory.recompute]
+
+    def saving(self, memory: Memory) -> "Model":
+        """The same with these knobs and no others."""
+        return replace(self, knobs=(memory,))
+
 
 @dataclass(frozen=True, slots=True)
 class Even:
@@ -80,7 +88,7 @@ class Even:
         stage_rank = stage_ranks(self.name, self.ranks, self.chunks)
         slow = tuple(map(max, zip(*self.pipelines, strict=True))) if self.model.search.slow else ()
         of_stage = tuple(slow[rank] for rank in stage_rank) if slow else ()
-        for memory in self.model.knobs:
+        for memory in self.model.knobs_of(self.name):
             cuts = self.model.cutter(memory, of_stage).candidates(stages, most, depth)
             if cuts:
                 plans = [make_plan(cut, self.shares, self.model.size, self.name, self.chunks, memory) for cut in cuts]
@@ -113,7 +121,7 @@ class Uneven:
 
     def plans(self) -> tuple[float, list[ParallelPlan]]:
         """The bound as an estimate, and one plan for each number of stages whose replicas differ."""
-        for memory in self.model.knobs:
+        for memory in self.model.knobs_of(self.name):
             cuts = self.model.cutter(memory, ()).replicated(self.devices, self.microbatches)
             plans = [
                 uneven_plan(bounds, replicas, self.microbatches, self.model.size, self.name, memory)

@@ -26,12 +26,14 @@ class Child:
         """Of the present process, if there is one."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
 
-    async def start(self) -> None:
-        """Begin now, so that the first question need not wait for imports."""
-        if self.pid is None:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
-            )  # fmt: skip
+    async def start(self) -> bool:
+        """Begin now, so that the first question need not wait for imports. Whether there was none before."""
+        if self.pid is not None:
+            return False
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        return True
 
     async def ask(self, question: bytes, limit_s: float) -> bytes:
         """Raises TimeoutError, EOFError or OSError; the process may then still be busy: `close` it."""

@@ -47,6 +47,7 @@ from scheduler.transport.feed import Feed
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, own_pair
 from scheduler.transport.mqtt import Broker, Publisher
+from scheduler.transport.ports import taken
 from scheduler.transport.router import Router
 from scheduler.transport.webhooks import Deliverer
 from scheduler.version import VERSION
@@ -192,7 +193,8 @@ async def _serve(settings: DaemonSettings, repository: Repository) -> None:
     driver.after_commit = partial(_after_commit, fleet, ring, metrics, forecasts)
     tokens = Tokens(repository)
     _first_token(settings.state, tokens, driver.now_us())
-    listener = socket.create_server((settings.host, settings.port))
+    address = settings.host, settings.port
+    listener = taken(partial(socket.create_server, address), f"{settings.host}:{settings.port}")
     webhooks, feed = Webhooks(repository, vault), Feed(state, ring, repository.history)
     deliverer = Deliverer(webhooks, feed, driver.post, driver.now_us)
     cluster = Daemon(driver, fleet, repository, ring, metrics, webhooks, forecasts)

@@ -181,11 +181,13 @@ class Driver:
                 await asyncio.sleep(RETRY_S)
 
     async def _decide(self, plan: Plan) -> None:
+        """However it ends, the pass is over: else there would never be another."""
         try:
             answer = await self._passes.decide(plan.snapshot)
-        except PassFailed as error:
-            log.error("scheduling pass failed", why=str(error))
-            self.post(Planned(decisions=Decisions(plan.snapshot.version), error=str(error)))
+        except Exception as error:
+            log.error("scheduling pass failed", why=str(error), exc_info=not isinstance(error, PassFailed))
+            why = str(error) or type(error).__name__
+            self.post(Planned(decisions=Decisions(plan.snapshot.version), error=why))
         else:
             self.post(Planned(decisions=answer.decisions, nonce=secrets.token_hex(8), late=answer.late))
         took_s = (self.now_us() - self.state.planned_us) / US

@@ -53,8 +53,7 @@ class PassProcess:
         self._limit_s = limit_s
         self._effort = effort
         self._child = Child("scheduler.pass_process", policy)
-        self._told: Told | None = None
-        self._told_to: int | None = None
+        self._told = Told()
 
     @property
     def pid(self) -> int | None:
@@ -81,19 +80,22 @@ class PassProcess:
 
     async def start(self) -> None:
         """Begin the child now, so that the first pass need not wait for its imports."""
-        await self._child.start()
+        if await self._child.start():
+            self._told = Told()
 
     async def close(self) -> None:
         """Kill the child and collect it."""
-        self._told = None
         await self._child.close()
 
     async def _ask(self, snapshot: ClusterSnapshot, effort: int) -> Decisions:
-        await self._child.start()
-        if self._told is None or self._told_to != self._child.pid:
-            self._told, self._told_to = Told(), self._child.pid
+        if await self._child.start():
+            self._told = Told()
         question = self._told.question(snapshot, effort)
-        answer = _decode_answer(await self._child.ask(_encode(question), self._limit_s))
+        data = await self._child.ask(_encode(question), self._limit_s)
+        try:
+            answer = _decode_answer(data)
+        except msgspec.DecodeError as error:
+            raise PassFailed(f"policy {self._policy} answered what are no decisions: {error}") from error
         if isinstance(answer, Decisions):
             return answer
         raise PassFailed(answer)

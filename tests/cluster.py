@@ -1,8 +1,11 @@
 """A real cluster for end-to-end tests: daemon and agents as processes, driven over REST."""
 
+import contextlib
 import json
 import os
+import random
 import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +139,17 @@ class Cluster(LocalCluster):
             self.state.glob(f"agents/*/attempts/{id}.*/metrics.jsonl"), key=lambda f: int(f.parent.suffix[1:])
         )
         return [json.loads(line) for file in files for line in file.read_text().splitlines() if line.endswith("}")]
+
+
+def fixed_ports() -> tuple[int, int]:
+    """Two that neither the system gives to connections nor a node to gangs: while a daemon is away, nobody gets them by
+    chance."""
+    found: list[int] = []
+    while len(found) < 2:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+    return found[0], found[1]
 
 
 def pids() -> list[int]:

@@ -8,6 +8,8 @@ from small_cluster import SmallCluster
 from scheduler.api.app import create_app
 
 JOB = {"name": "gpt", "team": "nlp", "entrypoint": "m:f", "workdir": "/w", "gpus": {"min": 1, "max": 2}}
+WHOLE = {**JOB, "gpus": {"min": 4, "max": 4}, "work": {"total": "400 steps"}}
+"""Needs all that a small cluster has, and says how much work it is."""
 
 
 class Client:
@@ -34,6 +36,14 @@ class Client:
         response = self("POST", "/v1/jobs", headers, json={"job": {**JOB, **fields}})
         assert response.status_code == 201, response.text
         return response.json()["id"]
+
+
+def submit_whole(client: Client, name: str = "gpt", **fields: object) -> int:
+    """A WHOLE job with checkpoints of its own."""
+    job = {**WHOLE, "name": name, "checkpoint": {"dir": f"/checkpoints/{name}"}, **fields}
+    sent = client("POST", "/v1/jobs", json={"job": job, "spec_key": "0" * 64})
+    assert sent.status_code == 201, sent.text
+    return sent.json()["id"]
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict:

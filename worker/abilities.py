@@ -55,14 +55,14 @@ def programs_of(plan: ParallelPlan) -> tuple[Program, ...]:
     """
     dtype_of(plan)
     family = FAMILIES.get(plan.schedule)
-    if family is not None and family.sliced and any(stage.recompute for stage in plan.stages):
-        raise Ended(Cause.NOT_SUPPORTED, f"recompute with the sliced {plan.schedule!r}: not supported yet")
+    if family is not None and not family.recomputes and plan.recomputes:
+        what = "sliced" if family.sliced else "asynchronous"
+        raise Ended(Cause.NOT_SUPPORTED, f"recompute with the {what} {plan.schedule!r}: not supported yet")
     if family is not None and family.asynchronous:
         if plan.precision in SCALED:
             raise Ended(Cause.NOT_SUPPORTED, f"{plan.precision} with {plan.schedule!r}: its stages step by themselves")
-        if plan.replicas > 1 or any(stage.recompute for stage in plan.stages):
-            what = "replicas" if plan.replicas > 1 else "recompute"
-            raise Ended(Cause.NOT_SUPPORTED, f"{what} with the asynchronous {plan.schedule!r}: not supported yet")
+        if plan.replicas > 1:
+            raise Ended(Cause.NOT_SUPPORTED, f"replicas with the asynchronous {plan.schedule!r}: not supported yet")
         if plan.microbatches < len(plan.stages):
             raise Ended(
                 Cause.NOT_SUPPORTED, f"{plan.schedule!r} needs a micro-batch for each of {len(plan.stages)} stages"

@@ -1,7 +1,7 @@
 """Which samples a step trains on: a pure function of seed, step and global batch, whatever the plan."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -28,8 +28,8 @@ class Batches:
         """samples_before: the global index of a step's first sample. size: samples in each micro-batch."""
         self.data, self.seed, self.shuffle = data, seed, shuffle
         self.samples_before, self.size, self.device, self.dtype = samples_before, size, device, dtype
-        self._order = lru_cache(maxsize=2)(self._order_of_epoch)
-        self._get = lru_cache(maxsize=1)(self._samples)
+        self._order = lru_cache(maxsize=2)(partial(_order_of_epoch, seed, len(data)))
+        self._newest: tuple[tuple[int, int], tuple[Any, Any]] | None = None
 
     def indices(self, step: int, microbatch: int) -> list[int]:
         """Sample indices: the step's global samples cut into micro-batches; each epoch is one pass over the data."""
@@ -46,9 +46,11 @@ class Batches:
     def _place(self, epoch: int, offset: int) -> int:
         return int(self._order(epoch)[offset]) if self.shuffle else offset
 
-    def _order_of_epoch(self, epoch: int) -> Tensor:
-        generator = torch.Generator().manual_seed(seed_for_epoch(self.seed, epoch))
-        return torch.randperm(len(self.data), generator=generator)
+    def _get(self, step: int, microbatch: int) -> tuple[Any, Any]:
+        """Inputs and targets, which are asked for one after the other where one stage is the first and the last."""
+        if self._newest is None or self._newest[0] != (step, microbatch):
+            self._newest = (step, microbatch), self._samples(step, microbatch)
+        return self._newest[1]
 
     def _samples(self, step: int, microbatch: int) -> tuple[Any, Any]:
         try:
@@ -65,6 +67,10 @@ class Batches:
         if isinstance(value, list | tuple):
             return type(value)(self._move(entry) for entry in value)
         return value
+
+
+def _order_of_epoch(seed: int, samples: int, epoch: int) -> Tensor:
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(seed_for_epoch(seed, epoch)))
 
 
 class Window:

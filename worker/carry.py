@@ -7,6 +7,7 @@ bits: the destination has what the source has, and whether the layer changes han
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,6 +34,10 @@ class Carrier:
     def arriving(self) -> dict[int, Layer]:
         """The layers that this member gets, by global index."""
         return {parcel.transfer.layer: parcel.layer for parcel in self._receiving}
+
+    def release(self) -> Any:
+        """As `Group.release`."""
+        return self._group.release()
 
     def program(self, program: Program) -> Program:
         """With the pieces: receives first, since they only wait; sends spread evenly, each behind what is urgent."""

@@ -5,6 +5,7 @@ why there is no change), state/LAYER, vote/MEMBER ("" or why not), decision ("co
 Until the decision everything can go back: old layers and old groups are kept. After it nothing can.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from worker.errors import Ended, PeerLost
 from worker.generation import Generation
 from worker.layer import Layer, build_layers
 from worker.progress import Progress
+from worker.rendezvous import Rendezvous
 from worker.reshard import exchange, incoming, outgoing, owners, transfers
 from worker.sdk import PipelineJob
 from worker.shapes import LayerShapes, Shape
@@ -91,17 +93,21 @@ class Switch:
         self._standing, self._device = standing, device
         self._union = tuple(sorted({*standing.members, *world.members}))
         self._lost = threading.Event()
-        self._meet = world.meet(self._check)
+
+    @property
+    def _meet(self) -> Rendezvous:
+        """Made anew: kept here, each would keep the other, and the old store's connection."""
+        return self._world.meet(self._check)
 
     def run(
         self,
         held: dict[int, Layer],
         carried: dict[int, Layer] | None,
         leads: bool,
-        before_leaving: Callable[[], None],
+        leave: Callable[[], list[Any]],
     ) -> Switched:
         """held: layers of the old generation here. carried: those that came here during the last step, None where
-        nobody's did. leads: this is the old pilot. before_leaving: unwatches old peers.
+        nobody's did. leads: this is the old pilot. leave: gives up the old generation, and its connections.
 
         Raises:
             Dropped: aborted. Ended: in doubt, or a peer of the old generation is gone.
@@ -120,20 +126,21 @@ class Switch:
         if reason and union is not None:
             union.break_off()
         decision = self._decide(reason, leads)
-        if union is not None:
-            union.unwatch()
+        connections = union.release() if union is not None else []
         if decision != "commit":
-            if switched.generation is not None:
-                switched.generation.groups.unwatch()
+            connections += switched.generation.release() if switched.generation is not None else []
+            threading.Thread(target=connections.clear, name="hang up", daemon=True).start()
             raise Dropped(decision)
-        before_leaving()
+        connections += leave()
         for layer in switched.layers.values():  # not earlier: nothing of the old generation changes before the decision
             layer.keep_optimizer(self._world.plan.offload)
         if switched.generation is not None:
             switched.generation.groups.watch()
         self._meet.set(f"done/{self._member}", True)
         if switched.generation is None:
-            self._wait_for_others()
+            self._wait_for_others(self._world.meet(lambda: None))
+        else:
+            threading.Thread(target=self._hang_up, args=(connections,), name="hang up", daemon=True).start()
         return switched
 
     def _transfer(self, held: dict[int, Layer], carried: dict[int, Layer] | None, union: Group) -> Switched:
@@ -187,12 +194,16 @@ class Switch:
         against = [vote for vote in (reason, *votes) if vote]
         return f"abort: {against[0]}" if against else "commit"
 
-    def _wait_for_others(self) -> None:
-        """A member that leaves hangs up only when nobody takes that for a death any more."""
-        try:
-            self._world.meet(lambda: None).gather([f"done/{member}" for member in self._union], DOUBT_S)
-        except Ended:
-            return
+    def _hang_up(self, connections: list[Any]) -> None:
+        """Runs in a thread: gloo takes up to 10 ms for each connection."""
+        with contextlib.suppress(Ended):
+            self._wait_for_others(self._world.connect_again(DOUBT_S))
+        connections.clear()
+
+    def _wait_for_others(self, meet: Rendezvous) -> None:
+        """Whoever leaves hangs up only when nobody takes that for a death any more."""
+        with contextlib.suppress(Ended):
+            meet.gather([f"done/{member}" for member in self._union], DOUBT_S)
 
     def _check(self) -> None:
         self._control.check_peers()

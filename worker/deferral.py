@@ -5,6 +5,7 @@ nobody before the optimizer. Both are computed by the same products as torch's o
 Parameters of other layers are small, or their gradient comes with the input's; they are not put off.
 """
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -50,7 +51,8 @@ class _Forward:
     """Stands in for one linear layer's forward while gradients are on."""
 
     def __init__(self, linear: nn.Linear, queue: WeightQueue) -> None:
-        self._linear, self._queue = linear, queue
+        self._linear = weakref.proxy(linear)  # which has this one: neither is to keep the other
+        self._queue = queue
 
     def __call__(self, x: Tensor) -> Tensor:
         weight, bias = self._linear.weight, self._linear.bias

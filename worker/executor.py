@@ -152,6 +152,11 @@ class Executor:
                 spans.append(Span(rank, action, self._begun_s, time.perf_counter()))
         return self._finish()
 
+    def close(self) -> None:
+        """It never runs again: its calls hold it, and stages, layers and messages would stay with it."""
+        self._calls.clear()
+        self._boxes.clear()
+
     def _begin(self, source: Source, step: int, scale: float) -> None:
         self._source, self._step, self._scale = source, step, scale
         self._losses = {}

@@ -1,6 +1,7 @@
 """One generation at work in one rank: its groups, its stages over the job's layers, its programs."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -143,6 +144,11 @@ class Generation:
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.resident = LEAST_VERSIONS
+
+    def release(self) -> list[Any]:
+        """It never runs again, and lets its layers go. Its connections: they are hung up once nobody holds them."""
+        self._runs.close()
+        return self.groups.release()
 
     @property
     def held(self) -> tuple[int, ...]:

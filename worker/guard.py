@@ -14,6 +14,9 @@ from worker.channel import Channel
 
 STOPPED_LIMIT_S = 10.0
 DEAF_LIMIT_S = 2.0
+OOM_LOOK_S = 2.0
+"""A process that the kernel kills for want of memory may need a while to die: what counts is between the last look and
+the one before it, and now."""
 OURS = frozenset({"job", "attempt", "member", "seq", "store", "store_generation", "exit_code", "signal", "pid"})
 """Fields of a Report that the shim sets; the member sets the others."""
 
@@ -41,6 +44,8 @@ class Guard:
         self._stopped_since_s: float | None = None
         self._deaf_since_s: float | None = None
         self._signalled = False
+        self._oom_kills = (processes.oom_kills(),) * 2
+        self._oom_looked_s = 0.0
         self._signal_no = target.signal_no
         self.line.offer("target", target)
 
@@ -107,6 +112,8 @@ class Guard:
             if self.report.cause is None:  # what it told beside the training is no reason of its end
                 self._change(cause=Cause.USER_EXCEPTION, message="")
             self._kill("its code closed the line to its shim, so that nothing could be told to it any more")
+        if now_s - self._oom_looked_s >= OOM_LOOK_S:
+            self._oom_kills, self._oom_looked_s = (self._oom_kills[1], processes.oom_kills()), now_s
         found = processes.stat(self.pid)
         if found is None or found.state not in ("T", "t"):
             self._stopped_since_s = None
@@ -140,6 +147,8 @@ class Guard:
     def _guess(self, code: int | None, number: int | None) -> tuple[Cause, str]:
         if self._killed:
             return Cause.KILLED, self._killed
+        if number == signal.SIGKILL and processes.oom_kills() > self._oom_kills[0]:
+            return Cause.OUT_OF_MEMORY, "killed by SIGKILL when the kernel killed for want of memory on this host"
         if number is not None:
             return Cause.SIGNAL, f"killed by {_signal_name(number)}"
         return Cause.USER_EXCEPTION, f"the process ended by itself with exit code {code} before training was finished"

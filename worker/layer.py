@@ -1,6 +1,5 @@
 """One layer of a model with its optimizer: what is built, stepped, saved, moved and counted as a unit."""
 
-import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -9,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from scheduler.protocol.messages import Cause
 from worker.entrypoint import user_exception
@@ -18,6 +16,7 @@ from worker.groups import CannotCarry
 from worker.keys import reseed, seed_for_layer
 from worker.optimizer import LayerOptimizer
 from worker.sdk import PipelineJob
+from worker.unfilled import build_unfilled
 
 Structure = dict[str, Any]
 """A layer's name with shape and dtype of each parameter and buffer; JSON."""
@@ -44,9 +43,10 @@ class Layer:
         """
         self.index, self.device = index, device
         self.name, builder = job.named_layers[index]
-        reseed(seed_for_layer(job.seed, index), device)
         try:
-            with contextlib.nullcontext() if initialise else _SkipRandomFill():
+            module = None if initialise else build_unfilled(builder)
+            if module is None:
+                reseed(seed_for_layer(job.seed, index), device)
                 module = builder()
         except Exception as error:
             raise user_exception(error, f"building layer {self.name!r} raised") from None
@@ -170,17 +170,6 @@ class Layer:
 
     def _unfit(self, error: CannotCarry) -> Ended:
         return Ended(Cause.NOT_SUPPORTED, f"the optimizer of layer {self.name!r}: {error}")
-
-
-class _SkipRandomFill(TorchFunctionMode):
-    """In-place random initialisation leaves the tensor as it is."""
-
-    SKIPPED = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_"})
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(function, "__name__", "") in self.SKIPPED and args and isinstance(args[0], Tensor):
-            return args[0]
-        return function(*args, **(kwargs or {}))
 
 
 def build_layers(

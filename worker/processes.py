@@ -151,3 +151,11 @@ def kill(process: Stat) -> None:
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
+
+
+def oom_kills() -> int:
+    """How often the kernel has killed for want of memory since this host started, be it the host's memory or a
+    cgroup's; 0 where it does not tell."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/vmstat").read_bytes().split(b"\noom_kill ")[1].split()[0])
+    return 0

@@ -40,6 +40,7 @@ class Runs:
         self._slices = 1 + max(instruction.chunk for program in programs for instruction in program)
         self._tags = message_tags(programs)
         self.routes: dict[int, tuple[Route, ...]] = {1: routes_of(programs, entering)}
+        self._all: list[Executor] = []
         self._made = {plan.microbatches: self._executor(programs[rank], self._tags)}
         self.evaluation = self._executor(forward_only(programs[rank]), self._tags)
 
@@ -55,11 +56,10 @@ class Runs:
     def _executor(
         self, program: Program, tags: Mapping[Message, int], carry: Callable[[Instruction], None] | None = None
     ) -> Executor:
-        last = len(self._plan.stages) - 1
-        return Executor(
+        made = Executor(
             program,
             self._stages,
-            last,
+            len(self._plan.stages) - 1,
             self._group,
             tags,
             self._entering,
@@ -68,6 +68,13 @@ class Runs:
             self._reductions,
             carry,
         )
+        self._all.append(made)
+        return made
+
+    def close(self) -> None:
+        """Nothing of it runs again."""
+        for executor in self._all:
+            executor.close()
 
     def _lowered(self, microbatches: int) -> tuple[Program, Mapping[Message, int]]:
         """This rank's program and the messages' tags for so many micro-batches, shared out as in the plan.

@@ -4,10 +4,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from policies.cost import LayerCosts
+from policies.cost import LayerCosts, Memory
 from policies.ir.plan import ParallelPlan
 from policies.model.device import DeviceKind
 from policies.model.profile import ModelProfile
@@ -25,7 +26,7 @@ class BadRequest(ValueError):
 class Shape:
     """stages: in the whole pipeline. microbatches: over all replicas; None until the whole script is known.
 
-    offload: the optimizer's state lives in host memory.
+    recompute: activations are computed again. offload: the optimizer's state lives in host memory.
     """
 
     stages: int = 1
@@ -33,6 +34,7 @@ class Shape:
     schedule: str = "1f1b"
     microbatches: int | None = None
     slices: int = 1
+    recompute: bool = False
     offload: bool = False
 
     def __post_init__(self) -> None:
@@ -42,6 +44,8 @@ class Shape:
             raise BadRequest("stages, replicas, micro-batches and slices are counted from 1")
         if self.slices > 1 and not FAMILIES[self.schedule].sliced:
             raise BadRequest(f"{self.schedule} does not slice sequences; use sliced-1f1b")
+        if self.recompute and not FAMILIES[self.schedule].recomputes:
+            raise BadRequest(f"{self.schedule} cannot recompute activations; leave recompute out, or use 1f1b")
         if self.stages % self.chunks:
             raise BadRequest(
                 f"{self.schedule} holds {self.chunks} stages a rank; {self.stages} stages are no multiple of it"
@@ -55,20 +59,21 @@ class Shape:
     @staticmethod
     def read(text: str, base: "Shape") -> "Shape":
         """`stages=2,schedule=zb-h1`: what is not named stays as in `base`."""
-        changes: dict[str, int | str | bool] = {}
+        changes: dict[str, Any] = {}
         for part in text.split(","):
             name, _, value = part.partition("=")
             if name == "schedule" and value:
                 changes[name] = value
-            elif name == "offload" and value in ("on", "off"):
+            elif name in ("recompute", "offload") and value in ("on", "off"):
                 changes[name] = value == "on"
             elif name in ("stages", "replicas", "microbatches", "slices"):
                 changes[name] = _number(name, value)
             else:
                 raise BadRequest(
-                    f"{part!r}: write stages=N, replicas=N, microbatches=N, slices=N, schedule=NAME or offload=on|off"
+                    f"{part!r}: write stages=N, replicas=N, microbatches=N, slices=N, schedule=NAME, "
+                    "recompute=on|off or offload=on|off"
                 )
-        return replace(base, **changes)  # type: ignore[arg-type]
+        return replace(base, **changes)
 
 
 @dataclass(frozen=True)
@@ -170,8 +175,9 @@ def planned(
         )
     shares = split(microbatches, [1.0] * shape.replicas)
     bounds = uniform(layers, shape.stages) if cut == "layers" else _cut(profiles[0], shape.stages, microbatches)
-    plan = make_plan(bounds, shares, global_batch // microbatches, shape.schedule, shape.chunks)
-    return replace(plan, precision=precision, slices=shape.slices, offload=shape.offload)
+    memory = Memory(precision, shape.recompute, shape.offload)
+    plan = make_plan(bounds, shares, global_batch // microbatches, shape.schedule, shape.chunks, memory)
+    return replace(plan, slices=shape.slices)
 
 
 def moved(plan: ParallelPlan, move: Move) -> ParallelPlan:
@@ -198,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--schedule", default="1f1b")
     made.add_argument("--microbatches", type=int)
     made.add_argument("--slices", type=int, default=1)
+    made.add_argument("--recompute", action="store_true", help="keep inputs of stages only, and run forward again")
     made.add_argument("--offload", action="store_true", help="the optimizer's state lives in host memory")
     made.add_argument("--cut", choices=("layers", "time"), default="layers")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -5,7 +5,7 @@ import os
 import select
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 KEEPALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -17,18 +17,25 @@ KEEPALIVE = (
 """A peer whose node vanished counts as lost after 10 s."""
 
 
-def connected() -> set[int]:
-    """Descriptors of this process that are connected TCP sockets."""
-    found = set()
+def connected() -> dict[str, int]:
+    """Connected TCP sockets of this process: a descriptor of each by the kernel's name for it. Descriptors are given
+    out again as soon as another thread has closed them, and one socket may have several."""
+    found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
-            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+            link = os.readlink(f"/proc/self/fd/{name}")
+            if not link.startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as duplicate:
                 if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
                     duplicate.getpeername()
-                    found.add(int(name))
+                    found[link] = int(name)
     return found
+
+
+def connected_since(before: Mapping[str, int]) -> set[int]:
+    """Descriptors of those that were not connected when `connected` said this."""
+    return {number for name, number in connected().items() if name not in before}
 
 
 BULK_PRIORITY = 1

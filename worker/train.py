@@ -64,8 +64,9 @@ def main(arguments: list[str]) -> int:
     try:
         job = msgspec.structs.replace(job, adapt=read_adapt(options.adapt, job.adapt))
         shape = Shape(
-            options.stages, options.replicas, options.schedule, options.microbatches, options.slices, options.offload
-        )
+            options.stages, options.replicas, options.schedule, options.microbatches, options.slices,
+            options.recompute, options.offload,
+        )  # fmt: skip
         script = read_script(shape, options.change, options.migrate)
         _check_places(options)
         with tempfile.TemporaryDirectory(prefix="jct-train-") as folder:

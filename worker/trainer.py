@@ -214,7 +214,7 @@ class Trainer:
             samples,
             elapsed_s,
             pause_s,
-            f"{self.plan.shape} {self.plan.schedule}",
+            self.plan.name,
         )
         self._report(step=step, loss=loss, step_time_s=elapsed_s)
         steadiness = self._step_times.take(elapsed_s)

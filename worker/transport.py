@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo, TCPStore
 
 from worker.errors import PeerLost
-from worker.sockets import Watcher, connected, lower_priority
+from worker.sockets import Watcher, connected, connected_since, lower_priority
 
 # Nobody waits this long: the watcher frees ranks of a lost peer, the daemon stops ranks that stall.
 TIMEOUT = datetime.timedelta(days=1)
@@ -37,15 +37,22 @@ class Group:
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         """The tensor must stay as it is until the work is finished."""
         try:
-            return self._group.send([tensor], peer, tag)  # type: ignore[no-any-return]
+            work: Work = self._group.send([tensor], peer, tag)
         except RuntimeError as error:
             raise _lost(error) from None
+        return work
 
     def receive(self, tensor: Tensor, peer: int, tag: int) -> Work:
         try:
-            return self._group.recv([tensor], peer, tag)  # type: ignore[no-any-return]
+            work: Work = self._group.recv([tensor], peer, tag)
         except RuntimeError as error:
             raise _lost(error) from None
+        return work
+
+    def release(self) -> Any:
+        """Nobody here uses it any more. Its connections: they are hung up once nobody holds them."""
+        connections, self._group = self._group, None
+        return connections
 
     def sum(self, tensor: Tensor) -> None:
         """Sum over all ranks, in place. A group of one has nothing to do."""
@@ -55,9 +62,10 @@ class Group:
     def begin_sum(self, tensor: Tensor) -> Work:
         """As `sum`, complete when the work is finished. Several ranks' sums meet in the order they were begun in."""
         try:
-            return self._group.allreduce([tensor], dist.AllreduceOptions())  # type: ignore[no-any-return]
+            work: Work = self._group.allreduce([tensor], dist.AllreduceOptions())
         except RuntimeError as error:
             raise _lost(error) from None
+        return work
 
     @staticmethod
     def finish(work: Work) -> None:
@@ -95,11 +103,11 @@ class Groups:
 
     def watch(self) -> None:
         """From here on a peer that hangs up is lost. Call it once, when all groups exist."""
-        self._watcher = Watcher(connected() - self._before, self._on_lost)
+        self._watcher = Watcher(connected_since(self._before), self._on_lost)
 
     def give_way(self) -> None:
         """What goes over these connections waits behind everything else that leaves this machine."""
-        lower_priority(connected() - self._before)
+        lower_priority(connected_since(self._before))
 
     def break_off(self) -> None:
         """Free every rank that waits for this one: it has failed and will not answer."""
@@ -110,6 +118,11 @@ class Groups:
         if self._watcher is not None:
             self._watcher.close()
             self._watcher = None
+
+    def release(self) -> list[Any]:
+        """Nobody here uses them any more, or watches them. Their connections, as `Group.release`."""
+        self.unwatch()
+        return [group.release() for group in (self.world, *self._made.values())]
 
     @functools.cached_property
     def _device(self) -> Any:

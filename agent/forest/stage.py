@@ -2,8 +2,8 @@
 
 `python -m agent.forest.stage --cores 0,1 --batch 32` runs one process a core. On standard output it tells the pids,
 then of every step and stage a line: `STAGE END_S STEP_S BUSY_S CPU_S`, where BUSY_S is the time in which the stage
-computed, sent, or had something to do while others had its core, and CPU_S the part of it on a core. It ends with its
-standard input.
+computed, sent, or had something to do, were it only to receive, while others had its core, and CPU_S the part of it on
+a core. It ends with its standard input.
 """
 
 import argparse
@@ -30,6 +30,25 @@ _PR_SET_PDEATHSIG = 1
 _HEADER = struct.Struct("!I")
 
 
+class Queued:
+    """How long a thread of this process was ready to run while others had its core; 0 where the kernel does not count
+    it."""
+
+    def __init__(self, thread: int) -> None:
+        """thread: its native id."""
+        try:
+            self._file: int | None = os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY)
+        except OSError:
+            self._file = None
+
+    def seconds(self) -> float:
+        """Up to when it last came to run. 0 when it has ended."""
+        try:
+            return int(os.pread(self._file, 100, 0).split()[1]) / 1e9 if self._file is not None else 0.0
+        except OSError:
+            return 0.0
+
+
 class Line:
     """Both directions between two neighbours. A thread receives, so that two sends never block each other."""
 
@@ -38,17 +57,23 @@ class Line:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = sock
         self._come: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(target=self._receive, daemon=True).start()
+        receiver = threading.Thread(target=self._receive, daemon=True)
+        receiver.start()
+        assert receiver.native_id is not None
+        self._queued = Queued(receiver.native_id)
 
     def send(self, data: bytes) -> None:
         self._sock.sendall(_HEADER.pack(len(data)) + data)
 
-    def take(self) -> bytes:
-        """Waits. Raises EOFError when the neighbour is gone."""
+    def take(self) -> tuple[bytes, float]:
+        """Waits. With it, for how long of this others had the core that the receiver wanted. Raises EOFError when the
+        neighbour is gone."""
+        began_s, queued_s = time.monotonic(), self._queued.seconds()
         data = self._come.get()
         if data is None:
             raise EOFError
-        return data
+        late_s = self._queued.seconds() - queued_s  # of it, what was before may have been this process's own computing
+        return data, max(0.0, min(late_s, time.monotonic() - began_s))
 
     def _receive(self) -> None:
         try:
@@ -58,19 +83,6 @@ class Line:
         except OSError:
             pass
         self._come.put(None)
-
-
-class Queued:
-    """How long this thread was ready to run while others had its core; 0 where the kernel does not count it."""
-
-    def __init__(self) -> None:
-        try:
-            self._file: int | None = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
-        except OSError:
-            self._file = None
-
-    def seconds(self) -> float:
-        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9 if self._file is not None else 0.0
 
 
 class Stage:
@@ -84,7 +96,7 @@ class Stage:
         self._first = random.standard_normal((batch, WIDTH), dtype=np.float32)
         self._shape = batch, WIDTH
         self._kept: list[list[np.ndarray]] = []
-        self._queued, self._counted_s = Queued(), 0.0
+        self._queued, self._counted_s = Queued(threading.get_native_id()), 0.0
         self.busy_s = self.cpu_s = 0.0
 
     def step(self) -> None:
@@ -110,7 +122,7 @@ class Stage:
         self._counted_s += self._queued.seconds() - queued_s
 
     def _forward(self) -> None:
-        x = self._first if self._before is None else self._array(self._before.take())
+        x = self._first if self._before is None else self._taken(self._before)
         inputs = []
         with self._timed():
             for weight in self._weights:
@@ -121,7 +133,7 @@ class Stage:
         self._kept.append(inputs)
 
     def _backward(self) -> None:
-        gradient = self._first if self._after is None else self._array(self._after.take())
+        gradient = self._first if self._after is None else self._taken(self._after)
         with self._timed():
             for weight, x in zip(reversed(self._weights), reversed(self._kept.pop(0)), strict=True):
                 weight -= np.float32(1e-9) * np.tanh(x.T @ gradient)
@@ -129,7 +141,9 @@ class Stage:
             if self._before is not None:
                 self._before.send(gradient.tobytes())
 
-    def _array(self, data: bytes) -> np.ndarray:
+    def _taken(self, line: Line) -> np.ndarray:
+        data, late_s = line.take()
+        self.busy_s += late_s
         return np.frombuffer(data, dtype=np.float32).reshape(self._shape)
 
 

@@ -65,6 +65,21 @@ class ParallelPlan:
         return self.stages[-1].ranks[0]
 
     @property
+    def recomputes(self) -> bool:
+        """Some stage keeps its inputs only and runs forward again."""
+        return any(stage.recompute for stage in self.stages)
+
+    @property
+    def saving(self) -> str:
+        """What saves memory, in words that follow others; empty for nothing."""
+        return " with recompute" * self.recomputes + " with offload" * self.offload
+
+    @property
+    def name(self) -> str:
+        """As people say it: shape, schedule, and what saves memory."""
+        return f"{self.shape} {self.schedule}{self.saving}"
+
+    @property
     def sizes(self) -> str:
         """Layers of each stage, such as 5+3+4+4."""
         return "+".join(str(len(stage.layers)) for stage in self.stages)

@@ -74,7 +74,7 @@ class _Answer:
                 continue
             if job.pending:
                 starts.append(Start(job.id, ids, _plan(grant), grant.step_time_s))
-            elif (plan := _plan(grant)) is not None:
+            elif (plan := _plan(grant)) is not None and (plan != job.plan or set(ids) != set(job.devices)):
                 resizes.append(Resize(job.id, ids, plan, grant.step_time_s))
         paused = [int(grant.id) for grant in grants if not grant.placement and not self.jobs[grant.id].pending]
         preempts = [Preempt(victim, needs[victim]) for victim in paused if victim in needs]
@@ -88,13 +88,15 @@ class _Answer:
         return sorted(usable, key=lambda device: (device.slowdown, device.holder is not None))
 
     def _devices(self, job: JobView, grant: Grant, pools: Pools) -> list[DeviceView]:
-        """Its own first, then those of jobs under the same cap, where a device counts once; they leave their pools."""
+        """Of devices that are as calm its own first, then those of jobs under the same cap, where a device counts once;
+        they leave their pools."""
         own = set(self.demands.holders(job))
         chosen: list[DeviceView] = []
 
-        def wanted(device: DeviceView) -> tuple[bool, bool]:
+        def wanted(device: DeviceView) -> tuple[float, bool, bool]:
             holder = self.jobs.get(str(device.holder))
-            return device.holder != job.id, not (holder and own and own & set(self.demands.holders(holder)))
+            same_cap = bool(holder and own and own & set(self.demands.holders(holder)))
+            return device.slowdown, device.holder != job.id, not same_cap
 
         for room, count in grant.placement.items():
             pool = pools[room]

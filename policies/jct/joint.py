@@ -21,7 +21,7 @@ Where hardly any job has a size to choose, 1 to 3 are the order of `rigid` inste
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policies.jct.concessions import keep_nodes, make_room
 from policies.jct.patience import PATIENCE, Patience, overdue_s, starves
@@ -54,7 +54,8 @@ class Settings:
 class Pass:
     """What one pass knows and has decided. running: the works that have devices; thousands may wait beside them.
     price: of a device-second for each unit of others' weight. weight: of all.
-    starved: jobs that have waited for longer than their bound. may_pause: whether jobs may pause to make room.
+    calmer: jobs that go to calmer devices. starved: jobs that have waited for longer than their bound. may_pause:
+    whether jobs may pause to make room.
     """
 
     settings: Settings
@@ -65,6 +66,7 @@ class Pass:
     weight: float
     grants: dict[str, tuple[Option | None, Placement]]
     effort: int
+    calmer: set[str] = field(default_factory=set)
     starved: frozenset[str] = frozenset()
     may_pause: bool = True
 
@@ -135,7 +137,9 @@ class Joint:
             make_room(now, work)
         _improve(now)
         return tuple(
-            Grant(id, placement, option.plan if option else None, option.step_time_s if option else None)
+            Grant(
+                id, placement, option.plan if option else None, option.step_time_s if option else None, id in now.calmer
+            )
             for id, (option, placement) in now.grants.items()
         )
 
@@ -238,8 +242,10 @@ def _improve(now: Pass) -> None:
         now.rooms.give(work.job.placement, work.job)
         for option in better:
             placement = now.rooms.find(option, work.job)
-            if placement and now.cost(work, option) * now.rooms.slowdown(placement) < bounds[id]:
+            slowed = now.rooms.slowdown(placement, given=work.job.placement)
+            if placement and now.cost(work, option) * slowed < bounds[id]:
                 now.grant(work, option, placement)
+                now.calmer.update([id] if slowed < now.rooms.slowdown_of(work.job) else [])
                 break
         else:
             now.rooms.take(work.job.placement, work.job)

@@ -111,7 +111,7 @@ class _Descent:
         asked = set(ids)
         others = [work for id, work in self.works.items() if id not in asked]
         wanted = sum(w.job.devices or min((o.devices for o in w.options), default=0) for w in others)
-        nodes = tuple(replace(node, free=self.rooms.free(node.id)) for node in self.problem.nodes)
+        nodes = tuple(node.with_free(self.rooms.free(node.id)) for node in self.problem.nodes)
         own = tuple(self.jobs[id] for id in ids) if jobs is None else tuple(jobs)
         caps = dict(self.rooms.left)
         for holder, devices in ((holder, job.devices) for job in own for holder in job.holders if holder in caps):

@@ -9,7 +9,7 @@ from policies.cost import LayerCosts, Memory, profile_at
 from policies.ir.plan import ParallelPlan
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind
-from policies.planner import best_plans
+from policies.planner import frugal_plans
 from policies.pricing import price
 
 
@@ -28,7 +28,7 @@ class MenuEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Menu:
-    """Entries by device kind, then ascending device count. An absent size has no plan that fits.
+    """Entries by device kind, then ascending device count. An absent size has no plan that fits, however frugal.
 
     Compared by identity, so that what is made of it is found quickly."""
 
@@ -51,7 +51,7 @@ def build_menu(request: MenuRequest, kinds: tuple[DeviceKind, ...]) -> Menu:
 
 
 def _entries(request: MenuRequest, kind: DeviceKind) -> Iterable[MenuEntry]:
-    for count, best in sorted(best_plans(request, kind).items()):
+    for count, best in sorted(frugal_plans(request, kind).items()):
         parameters = sum(layer.parameter_bytes for layer in request.profiles[0].layers)
         state = parameters * Memory(best.plan.precision).state_per_parameter_byte
         load_s = state / kind.state_bandwidth_bytes_per_s

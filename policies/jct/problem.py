@@ -5,7 +5,7 @@ that the same decision serves all three. Names are opaque; steps are whatever un
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,9 +63,13 @@ class NodeRoom:
     slowdown: float = 1.0
     slowdowns: tuple[float, ...] = ()
 
-    def slowed(self, devices: int) -> float:
-        """How many times as long a step takes on so many of them."""
-        return max(self.slowdowns[:devices], default=self.slowdown)
+    def slowed(self, devices: int, taken: int = 0) -> float:
+        """How many times as long a step takes on so many of them, once gangs have got so many others."""
+        return max(self.slowdowns[taken : taken + devices], default=self.slowdown)
+
+    def with_free(self, free: int) -> "NodeRoom":
+        """The same once so many are free: the calmest are taken first."""
+        return replace(self, free=free, slowdowns=self.slowdowns[max(0, self.free - free) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +143,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a job has from now on; an empty placement takes all away."""
+    """What a job has from now on; an empty placement takes all away. calmer: it goes to calmer devices, maybe of the
+    nodes where it is."""
 
     id: str
     placement: Placement
     plan: Hashable = None
     step_time_s: float | None = None
+    calmer: bool = False
 
 
 class Allocator(Protocol):

@@ -38,7 +38,7 @@ class Queues:
 
 
 def _changes(job: JobDemand, grant: Grant) -> bool:
-    return grant.placement != job.placement or (bool(grant.placement) and grant.plan != job.plan)
+    return grant.calmer or grant.placement != job.placement or (bool(grant.placement) and grant.plan != job.plan)
 
 
 @dataclass(slots=True)

@@ -42,11 +42,17 @@ class Rooms:
     def free(self, node: str) -> int:
         return self._free[self.index[node]]
 
-    def slowdown(self, placement: Placement) -> float:
-        """How many times as long a step would take there: a gang is as slow as the slowest device that it gets."""
+    def slowdown(self, placement: Placement, given: Placement = NOTHING) -> float:
+        """How many times as long a step would take there: a gang is as slow as the slowest device that it gets, and
+        the calmest are gone first. given: what the job gives up for it, already given."""
         if not self._slow:
             return 1.0
-        return max((self.nodes[self.index[node]].slowed(count) for node, count in placement.items()), default=1.0)
+        return max((self._slowed(self.index[node], count, given.get(node, 0)) for node, count in placement.items()),
+                   default=1.0)  # fmt: skip
+
+    def _slowed(self, number: int, devices: int, given: int) -> float:
+        node = self.nodes[number]
+        return node.slowed(devices, taken=max(0, node.free - (self._free[number] - given)))
 
     def slowdown_of(self, job: JobDemand) -> float:
         """How many times as long a step of a running job takes, where it is."""

@@ -1,9 +1,15 @@
 """Why a job waits: one code of the published list, one sentence with numbers, and when it may start."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from policies.jct.ledger import Ledger, numbers
-from policies.model.cluster import JobView
+from policies.jct.menu import build_menu
+from policies.model.cluster import JobView, MenuRequest
 from policies.model.decision import Wait
+from policies.model.device import DeviceKind
 from policies.planner import MOST_MICROBATCHES
+from policies.schedules.catalogue import FAMILIES
 
 
 def hopeless(ledger: Ledger, job: JobView) -> Wait | None:
@@ -41,15 +47,28 @@ def _too_large(ledger: Ledger, job: JobView) -> Wait | None:
         return None
     sizes = {(n, kind) for kind in kinds for n in ledger.menu(job).of(kind)}
     if not sizes:
-        return Wait(
-            job.id, "TooLarge", f"No plan for {minimum} to {job.menu.max_devices} devices fits: the model needs more "
-            "memory or layers, or its batch does not divide into the wanted micro-batches, or into more than "
-            f"{MOST_MICROBATCHES}."
-        )  # fmt: skip
+        return Wait(job.id, "TooLarge", nothing_fits(job.menu, ledger.kinds_of(job)))
     if not any(n <= ledger.total(kind, job.avoid) for n, kind in sizes):
         smallest = min(n for n, _ in sizes)
         return Wait(job.id, "TooLarge", f"The smallest plan that fits needs {smallest} devices; {usable} can be used.")
     return None
+
+
+def nothing_fits(request: MenuRequest, kinds: Sequence[DeviceKind]) -> str:
+    """What a menu without entries is for want of, and what was tried."""
+    low, high = request.min_devices, request.max_devices
+    what = f"No plan for {low if low == high else f'{low} to {high}'} device{'s' * (high > 1)} fits"
+    if not build_menu(request, tuple(replace(kind, memory_bytes=None) for kind in kinds)).entries:
+        return (
+            f"{what}: the model needs more layers, or its batch does not divide into the wanted micro-batches, or into "
+            f"more than {MOST_MICROBATCHES}."
+        )
+    limits = " or ".join(f"{kind.memory_bytes / 1e9:.3g} GB of {kind.name}" for kind in kinds if kind.memory_bytes)
+    schedule = request.schedule
+    tried = "with recompute and the optimizer's state in host memory"
+    if schedule is not None and not FAMILIES[schedule].recomputes:
+        tried = f"with the optimizer's state in host memory; {schedule} cannot recompute"
+    return f"{what} into {limits}, not even {tried}: it needs more devices, smaller micro-batches or smaller layers."
 
 
 def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_s: float | None) -> Wait:

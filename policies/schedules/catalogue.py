@@ -31,6 +31,12 @@ class Family:
     sliced: bool = False
     asynchronous: bool = False
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether a stage may keep its inputs only and run forward again: the worker does it for whole sequences, with
+        the weights that the first forward had."""
+        return not self.sliced and not self.asynchronous
+
 
 FAMILIES: dict[str, Family] = {
     "gpipe": Family(gpipe),

@@ -95,7 +95,7 @@ def _run(attempt: Attempt, story: Story, state: State) -> RunView | None:
     step_s = trained_s / steps
     return RunView(
         kind=kinds.pop() if len(kinds) == 1 else None, per_node=list(Counter(member.node for member in ours).values()),
-        plan="command" if is_command or shape.plan is None else f"{shape.plan.shape} {shape.plan.schedule}",
+        plan="command" if is_command or shape.plan is None else shape.plan.name,
         steps=steps, step_time_s=step_s,
         start_s=max(0.0, seconds(attempt.running_us - attempt.starting_us) - (0.0 if is_command else step_s)),
     )  # fmt: skip

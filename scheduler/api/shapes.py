@@ -20,13 +20,17 @@ class Gpus(TypedDict):
 
 
 class Plan(TypedDict):
-    """bounds: layers [first, stop) of each stage. micro_batches is a count, micro_batch_size a size in samples."""
+    """bounds: layers [first, stop) of each stage. micro_batches is a count, micro_batch_size a size in samples.
+
+    recompute, offload: activations are computed again, the optimizer's state lives in host memory, to save memory."""
 
     stages: int
     micro_batches: int
     micro_batch_size: int
     replicas: int
     schedule: str
+    recompute: bool
+    offload: bool
     bounds: list[list[int]]
 
 

@@ -78,6 +78,8 @@ def plan_view(plan: ParallelPlan | None) -> Plan | None:
         micro_batch_size=plan.microbatch_size,
         replicas=plan.replicas,
         schedule=plan.schedule,
+        recompute=plan.recomputes,
+        offload=plan.offload,
         bounds=[[stage.first, stage.stop] for stage in plan.stages],
     )
 

@@ -182,14 +182,14 @@ def _row(asked: "Question", count: int, best: "PricedPlan") -> dict[str, str]:
         "GPUS": str(count), "STAGES×MB": best.plan.shape, "SIZE": str(best.plan.microbatch_size),
         "SCHEDULE": best.plan.schedule, "STEP": show_seconds(best.step_time_s), "BUBBLE": f"{seen.bubble:.1%}",
         "MEMORY": show_bytes(max(best.memory_bytes)),
-        "LAYERS": "/".join(str(stage.stop - stage.first) for stage in best.plan.stages),
+        "LAYERS": "/".join(str(stage.stop - stage.first) for stage in best.plan.stages) + best.plan.saving,
     }  # fmt: skip
 
 
 def _sentences(
     asked: "Question", found: dict[int, tuple["PricedPlan", ...]], moved: "tuple[PricedPlan, PricedPlan] | None"
 ) -> list[str]:
-    from policies.report import TARGET, bubble_of_twice, compare, name_of, report
+    from policies.report import TARGET, bubble_of_twice, compare, report
     from scheduler.cli.units import show_bytes, show_seconds
 
     count, ranked = max(found.items())
@@ -198,7 +198,7 @@ def _sentences(
     whole = best.step_time_s
     twice = bubble_of_twice(best, asked.costs(best.plan.microbatch_size), asked.kind, asked.search.slow)
     lines = [
-        f"On {count} GPUs: {name_of(best.plan)}, {_why(ranked, moved)}.",
+        f"On {count} GPUs: {best.plan.name}, {_why(ranked, moved)}.",
         f"Idle: fill and drain {seen.idle.fill_drain / whole:.1%}, exposed communication "
         f"{seen.idle.exposed_communication / whole:.1%}, imbalance {seen.idle.imbalance / whole:.1%}, "
         f"stall {seen.idle.stall / whole:.1%} of the step.",
@@ -212,6 +212,6 @@ def _sentences(
         told = ", ".join(f"{name} {show_seconds(seconds)}" for name, seconds in cuts.items())
         lines.append(f"The same stages cut otherwise: {told}.")
     if len(ranked) > 1:
-        others = ", ".join(f"{name_of(other.plan)} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
+        others = ", ".join(f"{other.plan.name} {show_seconds(other.step_time_s)}" for other in ranked[1:4])
         lines.append(f"Runners-up: {others}.")
     return lines

@@ -68,6 +68,7 @@ def read_plan(path: Path) -> ParallelPlan:
             size,
             str(entry.get("schedule", "1f1b")),
             str(entry.get("precision", "float32")),
+            offload=bool(entry.get("offload")),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path} is no plan: {error!r} is missing or of the wrong kind") from error

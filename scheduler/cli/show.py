@@ -80,13 +80,19 @@ def _plan(plan: dict[str, Any]) -> str:
     return (
         f"{counted(plan['stages'], 'stage')} × {counted(plan['micro_batches'], 'micro-batch', 'es')} of "
         f"{counted(plan['micro_batch_size'], 'sample')}"
-        f"{wide}, {plan['schedule']}{_sizes(plan['bounds'])}"
+        f"{wide}, {plan['schedule']}{_sizes(plan['bounds'])}{_saving(plan)}"
     )
 
 
 def _sizes(bounds: list[list[int]]) -> str:
     """Layers of each stage; a job that adapts moves them."""
     return f", layers {'+'.join(str(stop - first) for first, stop in bounds)}" if 1 < len(bounds) <= MOST_SIZES else ""
+
+
+def _saving(plan: dict[str, Any]) -> str:
+    """What makes it fit the memory of its devices."""
+    again = ", with recompute" if plan["recompute"] else ""
+    return again + (", optimizer in host memory" if plan["offload"] else "")
 
 
 def counted(number: int, what: str, plural: str = "s") -> str:

@@ -20,6 +20,7 @@ def train(
     schedule: Annotated[str, typer.Option(help="gpipe, 1f1b, zb-h1, interleaved-1f1b, zbv, ...")] = "1f1b",
     microbatches: Annotated[int | None, typer.Option(help="Micro-batch COUNT of a step.")] = None,
     slices: Annotated[int, typer.Option(help="Token slices of each micro-batch, for sliced-1f1b.")] = 1,
+    recompute: Annotated[bool, typer.Option("--recompute", help="Compute activations again, to save memory.")] = False,
     offload: Annotated[bool, typer.Option("--offload", help="Keep the optimizer's state in host memory.")] = False,
     cut: Annotated[str, typer.Option(help="Cut into stages evenly by layers, or by measured time.")] = "layers",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
@@ -43,7 +44,8 @@ def train(
         "profile": profile, "measure-after": measure_after,
         "adapt": adapt_with if adapt_with is not None else "" if adapt else None,
     }  # fmt: skip
-    command = ["train", "-", "--parent", str(os.getpid()), *(["--offload"] if offload else [])]
+    command = ["train", "-", "--parent", str(os.getpid())]
+    command += ["--recompute"] * recompute + ["--offload"] * offload
     for name, value in options.items():
         command += [] if value is None else [f"--{name}", str(value)]
     for name, values in (("change", change), ("migrate", migrate)):

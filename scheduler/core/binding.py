@@ -96,12 +96,13 @@ class Binder:
 
     def _look(self, kinds: Kinds, closed: tuple[str, ...]) -> _Room:
         state = self.state
-        idle = [d for d in state.devices.values() if _suits(kinds, d) and d.id not in self._taken]
+        known = [device for device in state.devices.values() if _suits(kinds, device)]
+        idle = [device for device in known if device.id not in self._taken]
         free = [device for device in idle if device.node not in closed and offered(state, device.id)]
         here = [device for device in idle if _is_up(state, device)]
         drained = [device for device in here if drain_of(state, device.id) is not None]
         reserved = [d for d in here if d.node in closed and drain_of(state, d.id) is None]
-        away = [device for device in idle if not _is_up(state, device)]
+        away = [device for device in known if not _is_up(state, device)]  # what ran there gives way when it is back
         withheld = (
             ("Draining", len(drained), f"are drained ({_names(drained)})"),
             ("Reservation", len(reserved), f"are reserved ({_names(reserved)})"),

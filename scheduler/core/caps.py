@@ -94,10 +94,9 @@ def too_much(
         cap = cap_of(state, holder)
         if cap is None:
             continue
-        count = len((use.devices.get(holder, set()) - set(instead_of)) | set(devices))
-        if cap.max_devices is not None and count > cap.max_devices:
-            have = len(use.devices.get(holder, ()))
-            return _CODE[holder[0]], f"{_name(holder)} has {have} of at most {cap.max_devices} devices"
+        has = use.devices.get(holder, set())
+        if cap.max_devices is not None and len((has - set(instead_of)) | set(devices)) > cap.max_devices:
+            return _CODE[holder[0]], f"{_name(holder)} has {len(has)} of at most {cap.max_devices} devices"
         if cap.max_running is not None and use.running[holder] + more > cap.max_running:
             return "MaxRunning", f"{_name(holder)} runs {use.running[holder]} of at most {cap.max_running} jobs"
     return None

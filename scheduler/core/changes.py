@@ -82,9 +82,10 @@ def propose(turn: Turn, start: Start, nonce: str) -> None:
     turn.put(Generation(job=key[0], attempt=key[1], number=number, plan=start.plan, ranks=tuple(ranks)))
     turn.put(replace(attempt, store=None))
     state.changing[attempt.job] = Change(start, nonce, turn.now)
-    assert start.plan is not None
-    text = f"from {len(present)} to {len(start.devices)} device(s), {start.plan.shape}, while it trains"
-    data = {"devices": list(start.devices), "plan": start.plan.shape, "generation": number}
+    plan = start.plan
+    assert plan is not None
+    text = f"from {len(present)} to {len(start.devices)} device(s), {plan.shape}{plan.saving}, while it trains"
+    data = {"devices": list(start.devices), "plan": plan.shape, "generation": number}
     turn.note("Resizing", text, job=attempt.job, attempt=attempt.number, data=data)
 
 
@@ -101,7 +102,7 @@ def take_word(turn: Turn, attempt: Attempt, report: Report) -> None:
         state.changing.pop(attempt.job, None)
         state.changed_us[attempt.job] = turn.now
         assert proposed.plan is not None
-        text = f"{proposed.plan.shape} on {len(proposed.ranks)} device(s)"
+        text = f"{proposed.plan.shape}{proposed.plan.saving} on {len(proposed.ranks)} device(s)"
         turn.note("Resized", text, job=attempt.job, attempt=attempt.number, data={"generation": proposed.number})
         turn.replan()
     elif report.member == active.pilot and report.dropped >= proposed.number:

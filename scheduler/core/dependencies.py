@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from scheduler.core.endings import finish_queued
 from scheduler.core.entities import Job, JobState, Result
+from scheduler.core.obstacles import UNSEEN, obstacle_of_its_own
 from scheduler.core.records import Secret
 from scheduler.core.turn import Turn
 
@@ -34,6 +35,9 @@ def _decide(turn: Turn, job: Job, parent: int, result: Result | None) -> None:
     left = tuple(wait for wait in job.waits_for if wait[0] != parent)
     strict = any(how == "ok" for other, how in job.waits_for if other == parent)
     job = replace(job, waits_for=left)
+    if job.reason_code == "Dependency":
+        code, reason = obstacle_of_its_own(job, turn.now) or UNSEEN
+        job = replace(job, reason_code=code, reason=reason, reason_since_us=turn.now)
     turn.put(job)
     if strict and result is not _DONE:
         fail(turn, job, parent, str(result))

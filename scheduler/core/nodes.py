@@ -10,23 +10,24 @@ from scheduler.core.events import NodeHeard, NodeHello
 from scheduler.core.health import take_health
 from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
-from scheduler.core.restraint import STRANGERS
+from scheduler.core.restraint import MOST_NEW, NEWCOMERS, STRANGERS, WINDOW_US, has_room
 from scheduler.core.settings import us
 from scheduler.core.state import Role, Sensed
 from scheduler.core.turn import Turn
 from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
+from scheduler.protocol.plausible_hello import plausible_hello, unusable_name
 from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import Telemetry
 
 
 def hello(turn: Turn, event: NodeHello) -> None:
     """Begin a node's session: the newest session of one machine supersedes the older one (LIFECYCLE 32)."""
-    said = event.hello
-    if (why := _refusal(turn, event)) is not None:
+    said = plausible_hello(event.hello)
+    if (why := _refusal(turn, said, event.public_key)) is not None:
         turn.out.refusals.append((event.public_key, said.session, why))
         if all(node.public_key != event.public_key for node in turn.state.nodes.values()):
             turn.speaker = STRANGERS
-        turn.note("NodeRefused", why, node=said.node)
+        turn.note("NodeRefused", why, node=said.node if unusable_name(said) is None else None)
         return
     old = turn.state.nodes.get(said.node)
     node = Node(
@@ -36,7 +37,8 @@ def hello(turn: Turn, event: NodeHello) -> None:
     if node != old:
         turn.put(node)
     if old is None or turn.state.said_hello.get(said.node) != said.session:
-        turn.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
+        who = turn if old is not None else replace(turn, speaker=NEWCOMERS)
+        who.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
     turn.state.said_hello[said.node] = said.session
     turn.state.labels[said.node] = dict(said.labels)
     turn.state.heard_us[said.node] = turn.now
@@ -109,22 +111,26 @@ def _lost(turn: Turn, node: Node, quiet: int) -> None:
     turn.replan()
 
 
-def _refusal(turn: Turn, event: NodeHello) -> str | None:
-    said = event.hello
+def _refusal(turn: Turn, said: Hello, public_key: str) -> str | None:
     if said.protocol != PROTOCOL_VERSION:
         return f"the agent speaks protocol {said.protocol}, this daemon {PROTOCOL_VERSION}: install the same version"
+    if (why := unusable_name(said)) is not None:
+        return why
     old = turn.state.nodes.get(said.node)
-    if old is not None and old.public_key != event.public_key:
+    if old is not None and old.public_key != public_key:
         return f"node {said.node} is known with another key; give this agent another --node name or its old key"
     if old is not None and old.machine != said.machine:
         return f"node {said.node} is bound to another machine; give this agent another --node name"
     for node in turn.state.nodes.values():
-        if node.public_key == event.public_key and node.id != said.node:
+        if node.public_key == public_key and node.id != said.node:
             return f"this key belongs to node {node.id}; every node needs a key of its own"
     for info in said.devices:
         device = turn.state.devices.get(info.id)
         if device is not None and device.node != said.node:
             return f"device {info.id} is already offered by node {device.node}"
+    if old is None and not has_room(turn.state.said, (NEWCOMERS, "NodeUp"), turn.now):
+        minutes = WINDOW_US // 60_000_000
+        return f"more than {MOST_NEW} nodes came for the first time within {minutes} minutes: start this agent later"
     return None
 
 

@@ -11,6 +11,7 @@ from scheduler.core.entities import Job, JobState, Lease, Wanted
 from scheduler.core.state import State
 
 Obstacle = tuple[str, str]
+UNSEEN: Obstacle = ("Pending", "the next scheduling pass will look at it")
 
 
 def obstacle_of_its_own(job: Job, now: int) -> Obstacle | None:
@@ -28,7 +29,7 @@ def obstacle_of_its_own(job: Job, now: int) -> Obstacle | None:
 class Looker:
     """Looks at one state for many jobs. active: running tasks of each array; they grow as tasks are let through.
 
-    limited: whether there is any cap at all. leases: by job and attempt."""
+    limited: whether there is any cap at all. leases: by job and attempt. held: devices of each job."""
 
     state: State
     now: int
@@ -36,6 +37,7 @@ class Looker:
     active: Counter[int] = field(default_factory=Counter)
     limited: bool = True
     leases: dict[tuple[int, int], list[Lease]] = field(default_factory=dict)
+    held: Counter[int] = field(default_factory=Counter)
 
     @classmethod
     def at(cls, state: State, now: int) -> "Looker":
@@ -45,7 +47,14 @@ class Looker:
         leases: dict[tuple[int, int], list[Lease]] = {}
         for lease in state.leases.values():
             leases.setdefault((lease.job, lease.attempt), []).append(lease)
-        return cls(state, now, use_of(state), active, any_caps(state), leases)
+        held = Counter(job for job, _ in {(lease.job, lease.device) for lease in state.leases.values()})
+        return cls(state, now, use_of(state), active, any_caps(state), leases, held)
+
+    def most(self, job: Job) -> int:
+        """Devices that the job may have, by its own description and by caps; what it has it may keep."""
+        left = self.use.left(self.state, job) if self.limited else None
+        wanted = job.spec.max_devices
+        return wanted if left is None else max(job.spec.min_devices, min(wanted, left + self.held[job.id]))
 
     def obstacle(self, job: Job) -> Obstacle | None:
         """Of a queued job. An array lets its next task through once, so ask for its tasks in order."""

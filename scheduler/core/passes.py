@@ -27,6 +27,7 @@ from scheduler.core.settings import us
 from scheduler.core.snapshot import HALF_LIFE_S, priority_of, take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
+from scheduler.protocol.plausible import LONGEST_S, is_plan
 
 
 def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = HALF_LIFE_S) -> Plan | None:
@@ -63,7 +64,7 @@ def _valid(
     """The moves that hold together, and the preemptions they need. A move may rest on others: dropping one may drop
     more."""
     while True:
-        movers = {move.job for move in moves}
+        movers = Counter(move.job for move in moves)
         victims = [preempt for preempt in preempts if preempt.for_job in movers]
         resized = [move.job for move in moves if isinstance(move, Resize)]
         yielding = frozenset([*(victim.job for victim in victims), *resized])
@@ -75,7 +76,8 @@ def _valid(
         stale = {
             move.job: why
             for move in moves
-            if (why := _stale(turn, move, [v for v in victims if v.for_job == move.job], yielding, taken)) is not None
+            if (why := _stale(turn, move, [v for v in victims if v.for_job == move.job], yielding, taken, movers))
+            is not None
         }
         if not stale:
             return moves, victims
@@ -111,7 +113,8 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
 
 
 def _stale(
-    turn: Turn, move: Start | Resize, victims: list[Preempt], yielding: frozenset[int], taken: "Counter[str]"
+    turn: Turn, move: Start | Resize, victims: list[Preempt], yielding: frozenset[int], taken: "Counter[str]",
+    movers: "Counter[int]",
 ) -> str | None:
     """Why this move no longer holds, or None."""
     state = turn.state
@@ -125,10 +128,14 @@ def _stale(
         return "the job is no longer waiting"
     elif job.retry_at_us > turn.now:
         return "the job backs off"
+    if movers[move.job] > 1:
+        return "the answer moves the job twice"
     if not move.devices or len(set(move.devices)) != len(move.devices):
         return "the answer names no device, or one twice"
     if any(taken[device] > 1 for device in move.devices):
         return "the answer gives a device to two jobs"
+    if move.plan is not None and not is_plan(move.plan):
+        return "the plan's stages do not follow each other, or have no ranks"
     if len(move.devices) != (move.plan.world_size if move.plan is not None else 1):
         return "the plan needs another number of devices"
     for victim in victims:
@@ -173,7 +180,7 @@ def _stop_to_resize(turn: Turn, move: Start, nonce: str) -> None:
     assert move.plan is not None
     job = turn.state.jobs[move.job]
     turn.state.resizing[job.id] = (move, nonce)
-    why = f"resized to {len(move.devices)} device(s), {move.plan.shape}"
+    why = f"resized to {len(move.devices)} device(s), {move.plan.shape}{move.plan.saving}"
     stop_attempt(turn, job, EndCause.RESIZED, grace_s=job.spec.grace_s, save=True, why=why)
 
 
@@ -183,7 +190,7 @@ def _explain(turn: Turn, wait: Wait) -> None:
     job = state.jobs.get(wait.job)
     if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return
-    if wait.start_in_s is None:
+    if wait.start_in_s is None or not 0 <= wait.start_in_s <= LONGEST_S:  # so for what is no number
         state.start_at_us.pop(job.id, None)
     else:
         state.start_at_us[job.id] = turn.now + us(wait.start_in_s)

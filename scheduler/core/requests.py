@@ -11,7 +11,7 @@ from scheduler.core.endings import finish_queued, stop_attempt
 from scheduler.core.entities import EndCause, Job, JobState, Result, Wanted
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Cancel, Hold, Release, Submit
-from scheduler.core.obstacles import obstacle_of_its_own
+from scheduler.core.obstacles import UNSEEN, obstacle_of_its_own
 from scheduler.core.records import Secret
 from scheduler.core.turn import Turn
 
@@ -62,10 +62,10 @@ def _new_jobs(turn: Turn, event: Submit) -> list[Job]:
         id=state.counters.job, spec=spec, user=event.user, priority=spec.priority,
         submitted_us=turn.now, spec_key=event.spec_key, total_steps=spec.total_steps,
         global_batch=spec.global_batch, microbatch_size=spec.microbatch_size, waits_for=waits_for,
-        reason_code="Pending", reason="the next scheduling pass will look at it", reason_since_us=turn.now,
+        reason_since_us=turn.now,
     )
-    if (obstacle := obstacle_of_its_own(job, turn.now)) is not None:
-        job = replace(job, reason_code=obstacle[0], reason=obstacle[1])
+    code, reason = obstacle_of_its_own(job, turn.now) or UNSEEN
+    job = replace(job, reason_code=code, reason=reason)
     if (why := too_many_pending(state, job, max(1, len(spec.array)))) is not None:
         raise JctError(Code.QUOTA, why, hint="wait until some have started, or cancel some")
     return [task_of(job, number, task) for number, task in enumerate(spec.array)] or [job]
@@ -77,18 +77,23 @@ def task_of(job: Job, number: int, task: int) -> Job:
     env = {**spec.env, "JCT_ARRAY_JOB_ID": str(job.id), "JCT_ARRAY_TASK_ID": str(task)}
     checkpoint = spec.checkpoint
     if checkpoint is not None:
-        checkpoint = msgspec.structs.replace(checkpoint, dir=f"{checkpoint.dir}/task-{task}")
+        checkpoint = msgspec.structs.replace(checkpoint, dir=task_dir(checkpoint.dir, task))
     spec = msgspec.structs.replace(spec, env=env, checkpoint=checkpoint, array=())
     return replace(job, id=job.id + number, array=job.id, task=task, spec=spec)
 
 
+def task_dir(dir: str, task: int) -> str:
+    """Where one task of an array keeps its checkpoints."""
+    return f"{dir}/task-{task}"
+
+
 def _same_checkpoints(turn: Turn, event: Submit) -> Job | None:
     """A job that has not ended and keeps its checkpoints in the same directory: each would fence the other there."""
-    asked = event.spec.checkpoint
-    if asked is None:
+    if (asked := event.spec.checkpoint) is None:
         return None
+    dirs = {asked.dir, *(task_dir(asked.dir, task) for task in event.spec.array)}
     living = (job for job in turn.state.jobs.values() if job.state is not JobState.DONE)
-    return next((job for job in living if job.spec.checkpoint and job.spec.checkpoint.dir == asked.dir), None)
+    return next((job for job in living if job.spec.checkpoint and job.spec.checkpoint.dir in dirs), None)
 
 
 def cancel(turn: Turn, event: Cancel) -> None:

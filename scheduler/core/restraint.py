@@ -15,6 +15,10 @@ MOST_KNOWN = 100_000
 STRANGERS = "unknown keys"
 """Refused ones speak as one: anybody can make a fresh key for each word."""
 
+NEWCOMERS, MOST_NEW = "new nodes", 2_000
+"""Those that register for the first time speak as one as well: a node may come with another name and key each time.
+Twice the largest cluster may come at once."""
+
 REPEATABLE = frozenset(
     {
         "Checkpointed", "DeviceCalm", "DeviceContested", "DeviceUnwell", "DeviceWell", "DrainBudgetSpent",
@@ -34,15 +38,21 @@ class Said:
 
 
 class Allowance(NamedTuple):
-    """first_too_many: the first of its window that may not be written."""
+    """first_too_many: the first of its window that may not be written. most: how many may."""
 
     may: bool
     first_too_many: bool
+    most: int
 
     def told(self, kind: str) -> str:
         minutes = WINDOW_US // 60_000_000
-        what = f"more than {MOST} events {kind} within {minutes} minutes"
+        what = f"more than {self.most} events {kind} within {minutes} minutes"
         return f"{what}; further ones are left out until these are over"
+
+
+def most_of(key: Key) -> int:
+    """How many events of this kind the speaker may cause within a window."""
+    return MOST_NEW if key[0] == NEWCOMERS else MOST
 
 
 def may_say(book: dict[Key, Said], key: Key, now_us: int) -> Allowance:
@@ -53,12 +63,13 @@ def may_say(book: dict[Key, Said], key: Key, now_us: int) -> Allowance:
     book[key] = Said(said.since_us, said.count + 1)
     while len(book) > MOST_KNOWN:
         del book[next(iter(book))]
-    return Allowance(said.count < MOST, said.count == MOST)
+    most = most_of(key)
+    return Allowance(said.count < most, said.count == most, most)
 
 
 def has_room(book: dict[Key, Said], key: Key, now_us: int) -> bool:
     """Whether `may_say` would say yes."""
-    return _present(book, key, now_us).count < MOST
+    return _present(book, key, now_us).count < most_of(key)
 
 
 def _present(book: dict[Key, Said], key: Key, now_us: int) -> Said:

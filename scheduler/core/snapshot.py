@@ -1,6 +1,7 @@
 """The state as a policy sees it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from scheduler.core.commands import command_request, command_seconds
@@ -25,6 +26,9 @@ from scheduler.core.state import State, Viewed
 from scheduler.core.tenants import queue_views, team_views, user_views
 
 HALF_LIFE_S = CoreSettings().half_life_s
+
+_but_reason = attrgetter(*(field.name for field in fields(Job) if not field.name.startswith("reason")))
+"""Sentences may change for thousands of waiting jobs at once, and no policy reads them."""
 
 SWITCH = "switch"
 """The label by which an agent tells which network switch its node hangs on."""
@@ -127,17 +131,20 @@ def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent
 
     lent: the priority of the most urgent job that waits for this one.
     """
-    if job.state is Stored.ACTIVE or looker.limited:
-        obstacle = looker.obstacle(job) if job.state is Stored.QUEUED else None
-        return _job_view(state, job, now, looker, past, lent, obstacle)
+    if job.state is Stored.ACTIVE:
+        return _job_view(state, job, now, looker, past, lent, None)
     obstacle = looker.obstacle(job)
     around = (
-        obstacle, lent, priority_of(state, job), guaranteed(state, job), state.probed(job), now < job.avoid_until_us,
-        tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
+        obstacle, looker.most(job), lent, priority_of(state, job), guaranteed(state, job), state.probed(job),
+        now < job.avoid_until_us, tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
     )  # fmt: skip
     last = state.views.get(job.id)
-    if last is not None and last.job is job and last.around == around:
-        return last.view
+    if last is not None and last.around == around:
+        if last.job is job:
+            return last.view
+        if _but_reason(last.job) == _but_reason(job):
+            state.views[job.id] = replace(last, job=job)
+            return last.view
     view = _job_view(state, job, now, looker, past, lent, obstacle)
     state.views[job.id] = Viewed(job, around, view)
     return view
@@ -176,11 +183,7 @@ def _job_view(
 
 def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:
     """No more devices than the caps leave; what a job has it may keep."""
-    left = looker.use.left(looker.state, job) if looker.limited else None
-    if left is None:
-        return request
-    own = {lease.device for lease in looker.state.leases.values() if lease.job == job.id}
-    most = max(request.min_devices, min(request.max_devices, left + len(own)))
+    most = looker.most(job)
     if most == request.max_devices:
         return request
     allowed = tuple(count for count in request.allowed_devices if count <= most)

@@ -171,7 +171,8 @@ class Ahead:
             queueing_s=cut.queueing_us / 1e6, startup_s=cut.startup_us / 1e6, training_s=cut.training_us / 1e6,
             preemptions_s=cut.preemptions_us / 1e6, cleanup_s=cut.cleanup_us / 1e6,
             preemptions=sum(a.cause is EndCause.PREEMPTED and (a.ended_us or 0) >= self.begun_us for a in attempts),
-            nodes=dict(Counter(member.node for member in members)), plan=plan.shape if plan is not None else "",
+            nodes=dict(Counter(member.node for member in members)),
+            plan=plan.shape + plan.saving if plan is not None else "",
             guessed=job.id in self.world.guessed,
         )  # fmt: skip
 

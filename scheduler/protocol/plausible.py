@@ -13,6 +13,8 @@ from policies.model.profile import LayerProfile, ModelProfile
 from scheduler.protocol.messages import Cause, Evaluation, Report
 
 MOST = 2**53
+MOST_SMALL = 2**31 - 1
+"""Of what a column of 32 bits holds: a process's exit code, an index."""
 LONGEST_S = 1e9
 LONGEST_TEXT = 4_000
 _COUNTS = ("step", "saved", "resumed_step", "total_steps", "global_batch")
@@ -23,17 +25,17 @@ _BYTES = ("output_bytes", "activation_bytes", "parameter_bytes", "workspace_byte
 
 def plausible(report: Report) -> Report:
     """The same report, without what cannot be true."""
-    unknown: dict[str, object] = {name: None for name in _COUNTS if not _is_count(getattr(report, name))}
-    unknown |= {name: None for name in _NUMBERS if abs(getattr(report, name) or 0) > MOST}
+    unknown: dict[str, object] = {name: None for name in _COUNTS if not is_count(getattr(report, name))}
+    unknown |= {name: None for name in _NUMBERS if abs(getattr(report, name) or 0) > MOST_SMALL}
     if report.step_time_s is not None and not 0 < report.step_time_s <= LONGEST_S:
         unknown["step_time_s"] = None
     if report.bubble_share is not None and not 0 <= report.bubble_share <= 1:
         unknown["bubble_share"] = None
     for name in ("first_evaluation", "last_evaluation"):
         found: Evaluation | None = getattr(report, name)
-        if found is not None and not (_is_count(found.step) and math.isfinite(found.loss)):
+        if found is not None and not (is_count(found.step) and math.isfinite(found.loss)):
             unknown[name] = None
-    if report.plan is not None and not _is_plan(report.plan):
+    if report.plan is not None and not is_plan(report.plan):
         unknown["plan"] = None
     if len(report.message) > LONGEST_TEXT:
         unknown["message"] = report.message[:LONGEST_TEXT]
@@ -44,11 +46,12 @@ def plausible(report: Report) -> Report:
     return msgspec.structs.replace(report, **unknown) if unknown else report
 
 
-def _is_count(value: int | None) -> bool:
+def is_count(value: int | None) -> bool:
+    """Or unknown."""
     return value is None or 0 <= value <= MOST
 
 
-def _is_plan(plan: ParallelPlan) -> bool:
+def is_plan(plan: ParallelPlan) -> bool:
     """Whether it is one at all: its stages follow each other, and each has ranks with a share each."""
     stops = [0, *(stage.stop for stage in plan.stages)]
     return bool(plan.stages) and 0 < plan.microbatches <= MOST and 0 < plan.microbatch_size <= MOST and all(

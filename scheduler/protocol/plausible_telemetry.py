@@ -1,5 +1,5 @@
 """What a node measures comes from drivers, and from whoever holds its key: a value that cannot be true is null, with
-its reason, as one that is missing. The rest of the beat stands.
+its reason, as one that is missing; a count that cannot be null is the nearest that can be. The rest of the beat stands.
 
 A not-a-number would otherwise be no JSON, and every sum with it none either.
 """
@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from scheduler.protocol.plausible import LONGEST_S, MOST
+from scheduler.protocol.plausible import LONGEST_S, MOST, is_count
 from scheduler.protocol.slowdown import Slowdown
 from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Process, Telemetry
 
@@ -30,6 +30,7 @@ def plausible_telemetry(telemetry: Telemetry) -> Telemetry:
     return replace(
         telemetry, host=telemetry.host | dict.fromkeys(wrong), missing=telemetry.missing | _reasons(wrong),
         devices=tuple(map(_device, telemetry.devices)), interfaces=tuple(map(_interface, telemetry.interfaces)),
+        number=_nearest(telemetry.number), late=_nearest(telemetry.late), left_out=_nearest(telemetry.left_out),
     )  # fmt: skip
 
 
@@ -72,8 +73,13 @@ def _interface(sample: InterfaceSample) -> InterfaceSample:
 
 
 def _process(process: Process) -> Process:
-    known = process.memory_bytes is None or is_possible("memory_bytes", process.memory_bytes)
-    return process if known else replace(process, memory_bytes=None)
+    memory = process.memory_bytes if is_count(process.memory_bytes) else None
+    job = process.job if is_count(process.job) else None
+    return replace(process, pid=_nearest(process.pid), job=job, memory_bytes=memory)
+
+
+def _nearest(count: int) -> int:
+    return max(0, min(count, MOST))
 
 
 def _is_slowdown(slowdown: Slowdown) -> bool:

@@ -30,13 +30,16 @@ from scheduler.protocol.messages import (
     Targets,
     Welcome,
 )
+from scheduler.protocol.plausible_hello import plausible_hello
+from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import bounded
 
 log = structlog.get_logger()
 
-TOLD = 10_000
+TOLD, MAX_SESSION = 10_000, 100
 RESEND_S = 2.0
 READ_TIMEOUT_S = 10.0
+_CANNOT_BE = "cannot be true: that is taken as unknown, or as the nearest that can be"
 
 
 class Sender(Protocol):
@@ -74,8 +77,8 @@ class Fleet:
         self._clock_s = clock_s
         self._secrets_of = secrets_of
         self._sessions: dict[tuple[str, str], Session] = {}
-        self._reads: dict[int, asyncio.Future[Chunk]] = {}
-        self._told: dict[tuple[str, str], None] = {}
+        self._reads: dict[int, tuple[str, asyncio.Future[Chunk]]] = {}
+        self._told: dict[tuple[str, str, str], None] = {}
         self._numbers = itertools.count(1)
         self._versions = itertools.count(1)
 
@@ -83,6 +86,8 @@ class Fleet:
         """One message, whose sender owns `key`."""
         match message:
             case Hello():
+                if plausible_hello(message) != message:
+                    self._say_once(key, message.session, f"what a node says that it is {_CANNOT_BE}")
                 self._sessions[key, message.session] = Session(message.node, message.session, key, route)
                 self._post(NodeHello(hello=message, public_key=key))
             case Beat():
@@ -95,7 +100,8 @@ class Fleet:
             case NeedSecrets():
                 self._answer_secrets(route, key, message)
             case Chunk():
-                if (future := self._reads.pop(message.request, None)) is not None and not future.done():
+                asked, future = self._reads.get(message.request, ("", None))
+                if future is not None and asked == key and not future.done():
                     future.set_result(message)
 
     def _answer_secrets(self, route: bytes, key: str, ask: NeedSecrets) -> None:
@@ -113,17 +119,18 @@ class Fleet:
     def _known(self, route: bytes, key: str, session_id: str) -> Session | None:
         session = self._sessions.get((key, session_id))
         if session is None:
-            self._say_once(key, session_id)
+            self._say_once(key, session_id, "messages of no present session are ignored")
         if session is None or not session.welcomed:
             return None
         session.route = route
         return session
 
-    def _say_once(self, key: str, session: str) -> None:
-        """One line for each session that is over, or that began with an earlier daemon: its messages change nothing."""
-        if (key, session) not in self._told:
-            self._told[key, session] = None
-            log.warning("messages of no present session are ignored", session=session[:100], key=key)
+    def _say_once(self, key: str, session: str, what: str) -> None:
+        """One line for each session, and each thing to be said of it."""
+        told = key, session[:MAX_SESSION], what
+        if told not in self._told:
+            self._told[told] = None
+            log.warning(what, session=session[:MAX_SESSION], key=key)
             if len(self._told) > TOLD:
                 del self._told[next(iter(self._told))]
 
@@ -138,6 +145,8 @@ class Fleet:
             return
         session.applied = beat.applied
         telemetry = bounded(beat.telemetry) if beat.telemetry is not None else None
+        if telemetry is not None and plausible_telemetry(telemetry) != telemetry:
+            self._say_once(key, beat.session, f"what a node measures {_CANNOT_BE}")
         self._post(
             NodeHeard(
                 node=session.node, session=session.session, beat=beat.seq, health=beat.health, telemetry=telemetry
@@ -191,7 +200,7 @@ class Fleet:
         session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
         request = next(self._numbers)
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-        self._reads[request] = future
+        self._reads[request] = session.key if session is not None else "", future
         ask = Read(
             request=request, job=job, attempt=attempt, member=member, offset=offset, limit=limit, since_s=since_s
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ from zmq.utils.monitor import recv_monitor_message
 from scheduler.protocol.codec import MAX_BYTES, BadMessage, decode_from_agent, encode
 from scheduler.protocol.messages import FromAgent, Message
 from scheduler.transport.keys import AllowedAgents
+from scheduler.transport.ports import taken
 
 log = structlog.get_logger()
 
@@ -42,7 +44,7 @@ class Router:
         sock.setsockopt(zmq.ROUTER_MANDATORY, 1)
         sock.setsockopt(zmq.SNDHWM, 1000)
         sock.setsockopt(zmq.MAXMSGSIZE, MAX_BYTES)
-        sock.bind(endpoint)
+        taken(partial(sock.bind, endpoint), endpoint)
         self.endpoint: str = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         self._monitor = sock.get_monitor_socket(_WATCHED)
 

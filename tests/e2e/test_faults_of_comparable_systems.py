@@ -6,11 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cluster import JOBS, PATIENCE_S, Cluster
+
+from scheduler.core.errors import Code, JctError
 
 JCT = [sys.executable, "-c", "from scheduler.cli.main import main; main()"]
 FOREVER = {"total": "100000000 steps"}
@@ -100,6 +104,68 @@ def test_b42_exit_codes_and_signals_are_told_apart(cluster: Cluster) -> None:
     (member,) = first["attempts"][0]["members"]
     assert (member["exit_code"], member["signal"]) == (None, 9)
     cluster.client.act(killed, "cancel")
+
+
+def test_b40_cancels_that_are_answered_while_the_daemon_restarts_are_so(cluster: Cluster) -> None:
+    """Of jobs that have ended, run and wait; each is asked until it is answered."""
+    cluster.begin(a="cpu:2")
+    done = command(cluster, "-c", "pass", gpus=1)
+    cluster.until_state(done, "COMPLETED")
+    sleeper = ("-c", "import time; time.sleep(10**6)")
+    running = [command(cluster, *sleeper, gpus=1) for _ in range(2)]
+    for id in running:
+        cluster.until_state(id, "RUNNING")
+    waiting = [command(cluster, *sleeper, gpus=1) for _ in range(4)]
+
+    def cancel(id: int) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return str(cluster.client.act(id, "cancel")["state"])
+            except JctError as error:
+                if error.code is not Code.UNREACHABLE or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    ids = [done, *running, *waiting]
+    with ThreadPoolExecutor(len(ids)) as threads:
+        answers = threads.map(cancel, ids)
+        cluster.kill_daemon()
+        cluster.restart_daemon()
+        said = dict(zip(ids, answers, strict=True))
+    assert said[done] == "COMPLETED"
+    assert {said[id] for id in running} <= {"STOPPING", "CANCELLED"}
+    assert {said[id] for id in waiting} == {"CANCELLED"}
+    for id in (*running, *waiting):
+        assert cluster.until(id, lambda job: job["result"] is not None, "its end")["result"] == "CANCELLED"
+    assert cluster.job(done)["result"] == "COMPLETED"
+    cluster.eventually(lambda: cluster.free_devices() == 2, "its devices are free")
+
+
+@pytest.fixture
+def little_memory() -> Iterator[Path]:
+    """The `cgroup.procs` of a cgroup that may have 100 MiB; skips where this account may not make one."""
+    first = Path("/sys/fs/cgroup/memory")
+    root, limit = (first, "memory.limit_in_bytes") if first.is_dir() else (first.parent, "memory.max")
+    group = root / f"jct-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text("104857600")
+    except OSError as error:
+        pytest.skip(f"no cgroup with a memory limit can be made here: {error}")
+    yield group / "cgroup.procs"
+    group.rmdir()
+
+
+def test_b42_what_the_kernel_kills_for_want_of_memory_is_told_so_and_not_tried_again(
+    cluster: Cluster, little_memory: Path
+) -> None:
+    cluster.begin(a="cpu:1")
+    greedy = f"open({str(little_memory)!r}, 'w').write('0'); taken = [bytearray(b'x' * 2**20) for _ in range(1000)]"
+    ended = cluster.until(command(cluster, "-c", greedy, gpus=1), lambda job: job["result"] is not None, "its end")
+    assert (ended["result"], ended["exit_code"], ended["signal"]) == ("OUT_OF_MEMORY", None, 9)
+    assert len(ended["attempts"]) == 1
+    assert "the kernel killed for want of memory" in ended["attempts"][0]["message"]
 
 
 NASTY = ("$(touch pwned)", "`touch pwned`", "; touch pwned", "'\"; touch pwned", "-rf", "a\\nb")

@@ -50,7 +50,7 @@ def test_b54_a_mismatch_drains_the_node_and_is_over_by_itself_while_jobs_go_on(c
     cluster.kill_agent("a")
     cluster.start_agent("a", None)  # also one that starts now knows its GPUs
     waiting = command(cluster)
-    cluster.eventually(lambda: cluster.job(waiting)["reason"]["code"] != "PENDING", "a pass has looked at it")
+    cluster.eventually(lambda: cluster.job(waiting)["reason"]["code"] != "Pending", "a pass has looked at it")
     assert set(devices(cluster)) == {"GPU-a", "GPU-b"}
     assert cluster.job(running)["state"] == "RUNNING"
 

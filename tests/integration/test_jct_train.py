@@ -124,6 +124,7 @@ def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
         (["--profile", "profile.json"], "--profile needs 100 steps after the first 50"),
         (["--dtype", "int8"], "jct train: error: argument --dtype"),
         (["--change", "5:offload=yes"], "offload=on|off"),
+        (["--schedule", "2bw", "--recompute"], "2bw cannot recompute"),
         (["--metrics", "/dev/null/run.jsonl"], "--metrics /dev/null/run.jsonl: Not a directory; name a file that can"),
         (["--metrics", "no/such/folder/run.jsonl"], "No such file or directory; name a file that can be written"),
         (["--profile", "/", "--steps", "200"], "--profile /: Is a directory; name a file that can be written"),
@@ -171,6 +172,19 @@ def test_the_optimizer_goes_to_host_memory_and_comes_back(job_file: Path, tmp_pa
     alone = train(job_file, "--steps", "6", "--microbatches", "8", "--metrics", str(plain))
     assert alone.returncode == 0
     assert losses(offloaded) == losses(plain)
+
+
+def test_activations_are_kept_recomputed_and_kept_again(job_file: Path, tmp_path: Path) -> None:
+    plain, saved = tmp_path / "plain.jsonl", tmp_path / "saved.jsonl"
+    changes = ["--change", "4:recompute=on", "--change", "6:recompute=off,offload=on", "--change", "8:stages=1"]
+    run = train(job_file, "--steps", "9", "--stages", "2", "--microbatches", "8", *changes, "--metrics", str(saved))
+    assert run.returncode == 0, run.stderr
+    plans = [json.loads(line)["plan"] for line in saved.read_text().splitlines() if '"loss"' in line]
+    knobs = ["", "with recompute", "with offload", "with offload"]
+    assert [plans[step - 1].partition(" 1f1b")[2].strip() for step in (3, 4, 6, 8)] == knobs
+    alone = train(job_file, "--steps", "9", "--microbatches", "8", "--recompute", "--metrics", str(plain))
+    assert alone.returncode == 0
+    assert losses(saved) == losses(plain)
 
 
 def test_help_names_what_can_be_asked_of_checkpoints() -> None:

@@ -105,3 +105,13 @@ def test_a_checkpoint_directory_belongs_to_one_unfinished_job(admin, cluster):
     admin("POST", f"/v1/jobs/{first}/cancel")
     cluster.advance(20)
     assert admin.submit(checkpoint=checkpoint) > first
+
+
+def test_tasks_of_two_arrays_do_not_share_checkpoint_directories(admin):
+    """Each task has its own below the array's."""
+    array = {**JOB, "checkpoint": {"dir": "/ckpt/array"}, "array": "0-3"}
+    assert admin("POST", "/v1/jobs", json={"job": array}).status_code == 201
+    for other in ({"array": "3-5"}, {"array": "", "checkpoint": {"dir": "/ckpt/array/task-1"}}):
+        fields = {name: value for name, value in {**array, **other}.items() if value}
+        problem(admin("POST", "/v1/jobs", json={"job": fields}), 409, "conflict")
+    assert admin("POST", "/v1/jobs", json={"job": {**array, "array": "4-5"}}).status_code == 201

@@ -63,8 +63,6 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs_as_it_stands(site: Site, name: str) -> None:
-    if name == "digits.yaml":
-        pytest.importorskip("sklearn")
     example = yaml.safe_load((ROOT / "examples" / name).read_text())
     steps, shape = EXAMPLES[name]
     arguments = {**example["arguments"], "steps": min(example["arguments"]["steps"], steps)}

@@ -45,6 +45,10 @@ class Telling:  # of every job, how it sees it
             os._exit(3)
         return Decisions(snapshot.version, waits=waits)
 
+class Talking:  # about something else
+    def decide(self, snapshot, effort):
+        return {"version": "no", "starts": [["job 1"]]}
+
 class Mistaken:
     def decide(self, snapshot, effort):
         raise ZeroDivisionError("no devices to share")
@@ -56,7 +60,7 @@ SNAPSHOT = snapshot([job(1), job(2)], devices())
 def others(tmp_path, monkeypatch):
     """Policies that another distribution brings along."""
     (tmp_path / "others.py").write_text(POLICIES)
-    names = ("Thorough", "Stuck", "Crashing", "Telling", "Mistaken")
+    names = ("Thorough", "Stuck", "Crashing", "Telling", "Talking", "Mistaken")
     bring_policies(tmp_path, monkeypatch, {name.lower(): f"others:{name}" for name in names})
 
 
@@ -158,6 +162,16 @@ def test_a_policy_that_raises_fails_the_pass_with_its_words(others, capfd):
 
     asyncio.run(story())
     assert "others.py" in capfd.readouterr().err, "the traceback is in the log"
+
+
+def test_a_policy_that_answers_no_decisions_fails_the_pass_and_the_next_is_asked_alike(others):
+    async def story():
+        async with passes("talking") as process:
+            for _ in range(2):
+                with pytest.raises(PassFailed, match="policy talking answered what are no decisions"):
+                    await process.decide(SNAPSHOT)
+
+    asyncio.run(story())
 
 
 def test_the_process_ends_with_the_daemon_however_that_ends():

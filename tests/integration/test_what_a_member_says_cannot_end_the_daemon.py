@@ -37,7 +37,7 @@ def training(cluster: SmallCluster) -> Report:
         {"total_steps": -5}, {"pid": HUGE}, {"last_evaluation": Evaluation(step=HUGE, loss=1.0)},
         {"first_evaluation": Evaluation(step=1, loss=nan)}, {"plan": ParallelPlan((), 4, 1)},
         {"plan": changed(PLAN, stages=(StagePlan(0, 4, (), ()),)), "revision": 1},
-        {"exit_code": HUGE}, {"signal": HUGE}, {"profiles": (changed(gpt_profile(), layers=()),)},
+        {"exit_code": HUGE}, {"exit_code": 2**31}, {"signal": HUGE}, {"profiles": (changed(gpt_profile(), layers=()),)},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 import copy
 
 import hypothesis.strategies as st
+import msgspec
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from policies.jct.policy import Policy
@@ -43,6 +44,7 @@ from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
+from scheduler.pass_question import Heard, Question, Told
 from scheduler.protocol.messages import DeviceInfo, Health, Targets
 from scheduler.protocol.spec import JobSpec
 from scheduler.simulator.agent import SimulatedAgent
@@ -68,6 +70,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.state = State(epoch=1, started_us=self.now, plan_wanted=True)
         self.policy = self.make_policy()
         self.ending = False
+        self.told, self.heard = Told(), Heard()
         self.requests = 0
         self.answers: dict[int, object] = {}
         self.rows: dict[tuple[object, ...], object] = {}
@@ -283,6 +286,12 @@ class CoreMachine(RuleBasedStateMachine):
         remembered = take_snapshot(self.state, self.now)
         self.state.views.clear()
         assert take_snapshot(self.state, self.now) == remembered
+
+    @invariant()
+    def the_policys_process_sees_what_the_daemon_sees(self) -> None:
+        snapshot = take_snapshot(self.state, self.now)
+        question = msgspec.msgpack.encode(self.told.question(snapshot, 1))
+        assert self.heard.snapshot(msgspec.msgpack.decode(question, type=Question)) == snapshot
 
     @invariant()
     def every_live_member_holds_its_device(self) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.cost import LayerCosts, Memory
+from policies.jct.menu import build_menu
 from policies.model.cluster import MenuRequest
 from policies.model.device import DeviceKind, Link
 from policies.model.profile import LayerProfile, ModelProfile
@@ -20,6 +22,7 @@ from policies.schedules.assign import schedule_of
 from policies.schedules.lowering import orders_for
 from policies.schedules.validate import walk
 from policies.shapes import Search
+from worker.abilities import unfit
 
 
 def random_profile(draw: random.Random, layers: int) -> ModelProfile:
@@ -100,6 +103,34 @@ def test_every_plan_runs_fits_and_never_beats_the_bound(
         schedule = schedule_of(plan)
         assert sum(1 for _ in walk(schedule.orders, schedule.stages)) == sum(map(len, schedule.orders))
         assert len(orders_for(plan)) == count
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10_000), st.integers(2, 9), st.floats(0.05, 1.5), st.floats(0.01, 2.0),
+    st.sampled_from([None, "gpipe", "interleaved-1f1b", "zb-h2", "zbv", "2bw"]),
+)  # fmt: skip
+def test_every_entry_of_a_menu_fits_its_device_and_saves_memory_only_where_it_must(
+    seed: int, layers: int, share: float, parameters: float, schedule: str | None
+) -> None:
+    """share: of the model's activations, that a device holds. parameters: their size beside activations."""
+    draw = random.Random(seed)
+    drawn = random_profile(draw, layers)
+    rows = tuple(replace(row, parameter_bytes=int(parameters * row.activation_bytes)) for row in drawn.layers)
+    profile = replace(drawn, layers=rows)
+    costs = LayerCosts(profile)
+    kind = DeviceKind("x", int(share * costs.activation_bytes[-1]), a_link(draw, costs, 2), action_s=0.0)
+    request = MenuRequest((profile,), 12, 1, 6, schedule=schedule)
+    plain = best_plans(request, kind)
+    menu = build_menu(request, (kind,)).of("x")
+    for count, entry in menu.items():
+        priced = price(entry.plan, costs, kind)
+        assert fits(priced, kind)
+        assert (priced.step_time_s, priced.memory_bytes) == (entry.step_time_s, entry.memory_bytes)
+        assert bool(entry.plan.saving) == (count not in plain)
+        assert count not in plain or entry.plan == plain[count].plan
+        assert unfit(entry.plan) == ""
+    assert menu.keys() >= plain.keys()
 
 
 @given(

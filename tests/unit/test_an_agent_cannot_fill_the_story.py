@@ -155,7 +155,7 @@ def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
     for start in range(BEATS):
         again = msgspec.structs.replace(hello, session=f"again-{start}")
         cluster._step(NodeHello(hello=again, public_key=key))
-    assert cluster.written()["NodeUp"] == FEW + 1, "the other node's own among them"
+    assert cluster.written()["NodeUp"] == 2 + FEW, "the first of each node is no word of theirs"
 
 
 def test_fresh_keys_that_are_refused_are_one_speaker(cluster: Cluster) -> None:
@@ -167,6 +167,27 @@ def test_fresh_keys_that_are_refused_are_one_speaker(cluster: Cluster) -> None:
     assert (written["NodeRefused"], written["EventsLeftOut"]) == (FEW, 1)
     cluster._step(NodeHello(hello=msgspec.structs.replace(hello, protocol=0), public_key=own))
     assert cluster.written()["NodeRefused"] == FEW + 1
+
+
+def test_nodes_that_come_with_a_fresh_name_and_key_each_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond an allowance for all of them no table takes more; who is known already is not refused with them."""
+    monkeypatch.setattr(restraint, "MOST_NEW", 2 + FEW)  # the cluster's own two are among them
+    hello, own = cluster._agents[0].hello(0.0), cluster.state.nodes["n0"].public_key
+
+    def come(number: int) -> None:
+        fresh = msgspec.structs.replace(hello, node=f"fresh-{number}", session=f"s-{number}", devices=())
+        cluster._step(NodeHello(hello=fresh, public_key=f"fresh-{number}"))
+
+    for number in range(BEATS):
+        come(number)
+    assert len(cluster.state.nodes) == len(cluster.repository.load().nodes) == 2 + FEW
+    written = cluster.written()
+    assert (written["NodeUp"], written["NodeRefused"], written["EventsLeftOut"]) == (2 + FEW, FEW, 1)
+    cluster._step(NodeHello(hello=msgspec.structs.replace(hello, session="again"), public_key=own))
+    assert cluster.state.said_hello["n0"] == "again"
+    cluster._now_us += WINDOW_US
+    come(BEATS)
+    assert f"fresh-{BEATS}" in cluster.state.nodes
 
 
 def test_the_book_has_a_bound_however_many_speak(monkeypatch: pytest.MonkeyPatch) -> None:

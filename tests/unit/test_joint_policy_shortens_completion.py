@@ -158,6 +158,16 @@ def test_a_job_waits_for_a_calm_node_rather_than_to_take_thrice_as_long() -> Non
     assert placed(JobDemand("new", 0.0, RIGID, 1e5), rooms=rooms) == {"new": {"n0": 4}}
 
 
+def test_calm_devices_that_one_job_has_got_are_not_counted_for_the_next() -> None:
+    """Two of four are calm, and another node will be: one job takes the two, the other waits."""
+    sizes = Options(Option("gpu", n, 4 / n, RESTART_S, f"p{n}", (n,)) for n in (2, 3))
+    rooms = (
+        NodeRoom("n0", "gpu", 4, 4, slowdown=3.0, slowdowns=(1.0, 1.0, 3.0, 3.0)), NodeRoom("n1", "gpu", 4, 0),
+    )  # fmt: skip
+    a, b = (JobDemand(id, 0.0, sizes, 1e5) for id in "ab")
+    assert placed(a, b, rooms=rooms) == {"a": {"n0": 2}}
+
+
 def test_a_running_job_moves_away_from_a_neighbour_where_that_pays() -> None:
     assert placed(on_n0(), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {"run": {"n1": 4}}
     assert placed(on_n0(steps=50), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {}

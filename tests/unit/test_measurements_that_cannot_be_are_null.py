@@ -10,6 +10,7 @@ from agent.devices.scripted import Moment, Scripted
 from agent.telemetry.sampler import Sampler
 from agent.telemetry.swings import Swings
 from scheduler.protocol.messages import DeviceInfo
+from scheduler.protocol.plausible import MOST
 from scheduler.protocol.plausible_telemetry import IMPOSSIBLE, plausible_telemetry
 from scheduler.protocol.slowdown import Slowdown, Source
 from scheduler.protocol.telemetry import DeviceSample, InterfaceSample, Process, Telemetry
@@ -67,6 +68,23 @@ def test_an_age_that_cannot_be_is_unknown(age_s: float) -> None:
     (device,) = plausible_telemetry(sample(age_s=age_s, processes=processes)).devices
     assert (device.age_s, device.missing) == (None, {"age_s": IMPOSSIBLE})
     assert device.processes == (Process(pid=1, whose="job"),)
+
+
+COUNTS = [(-1, 0), (2**63, MOST), (2**64 - 1, MOST), (MOST + 1, MOST)]
+
+
+@pytest.mark.parametrize(("told", "nearest"), COUNTS)
+@pytest.mark.parametrize("name", ["number", "late", "left_out"])
+def test_a_count_that_cannot_be_is_the_nearest_that_can(name: str, told: int, nearest: int) -> None:
+    fields = {"number": 3, "late": 1, "left_out": 2}
+    assert plausible_telemetry(Telemetry(**fields | {name: told})) == Telemetry(**fields | {name: nearest})
+
+
+@pytest.mark.parametrize(("told", "nearest"), COUNTS)
+def test_of_a_process_only_its_number_must_be_known(told: int, nearest: int) -> None:
+    before = sample(processes=(Process(pid=told, whose="job", job=told, memory_bytes=told, name="x"),))
+    (device,) = plausible_telemetry(before).devices
+    assert device.processes == (Process(pid=nearest, whose="job", name="x"),)
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.none() | st.floats()))

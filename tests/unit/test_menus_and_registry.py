@@ -48,11 +48,9 @@ def test_replicas_split_the_micro_batches_and_keep_pipelines_together() -> None:
 
 
 def test_a_plan_that_does_not_fit_never_wins() -> None:
-    whole = build_menu(request(), (CPU,)).of("cpu")
-    limit = max(whole[2].memory_bytes)
+    limit = 20_000
     menu = build_menu(request(), (replace(CPU, memory_bytes=limit),)).of("cpu")
-    assert 1 not in menu
-    assert 2 in menu
+    assert list(menu) == [3, 4]
     assert all(max(entry.memory_bytes) <= limit for entry in menu.values())
 
 
@@ -80,3 +78,45 @@ def test_policies_are_found_by_name() -> None:
     assert find("priority") is not None
     with pytest.raises(ValueError, match="unknown policy 'fastest'; choose one of"):
         find("fastest")
+
+
+def test_what_fits_only_frugally_is_on_the_menu_and_all_else_as_it_would_be() -> None:
+    """Six blocks with activations of 400 kB a sample and little else: one device holds them only if it recomputes."""
+    profile = gpt_profile()
+    rows = tuple(replace(row, activation_bytes=400_000, output_bytes=1000) for row in profile.layers)
+    asked = replace(request(profiles=(replace(profile, layers=rows),)), schedule="gpipe", microbatch_size=1)
+    whole = build_menu(asked, (CPU,)).of("cpu")
+    limit = max(whole[3].memory_bytes)
+    menu = build_menu(asked, (replace(CPU, memory_bytes=limit),)).of("cpu")
+    assert [menu[n].plan.saving for n in (1, 2, 3, 4)] == [" with recompute", " with recompute", "", ""]
+    assert {n: menu[n] for n in (3, 4)} == {n: whole[n] for n in (3, 4)}
+    assert menu[1].step_time_s > whole[1].step_time_s
+    assert all(max(entry.memory_bytes) <= limit for entry in menu.values())
+
+
+def heavy(parameter_bytes: int, host_bandwidth_bytes_per_s: float, limit: int) -> str:
+    """How one device holds a model of so many bytes a layer."""
+    profile = gpt_profile()
+    rows = tuple(replace(row, parameter_bytes=parameter_bytes, activation_bytes=100_000) for row in profile.layers)
+    kind = replace(CPU, memory_bytes=limit, host_bandwidth_bytes_per_s=host_bandwidth_bytes_per_s)
+    menu = build_menu(replace(request(1, 1, profiles=(replace(profile, layers=rows),)), schedule="gpipe"), (kind,))
+    return ", ".join(entry.plan.saving.strip() for entry in menu.entries)
+
+
+def test_of_the_ways_to_save_memory_the_fastest_is_taken_and_both_only_where_one_is_not_enough() -> None:
+    assert heavy(100_000, 1e12, limit=17_000_000) == ""
+    assert heavy(100_000, 1e12, limit=15_500_000) == "with offload"
+    assert heavy(100_000, 1e6, limit=15_500_000) == "with recompute"
+    assert heavy(100_000, 1e12, limit=3_000_000) == "with recompute with offload"
+
+
+@pytest.mark.parametrize("schedule", ["sliced-1f1b", "async-1f1b", "2bw"])
+def test_a_schedule_that_cannot_recompute_is_not_asked_to(schedule: str) -> None:
+    profile = gpt_profile()
+    rows = tuple(replace(row, activation_bytes=400_000, output_bytes=1000) for row in profile.layers)
+    asked = replace(request(profiles=(replace(profile, layers=rows),)), schedule=schedule, microbatch_size=1)
+    whole = build_menu(asked, (CPU,)).of("cpu")
+    tight = build_menu(asked, (replace(CPU, memory_bytes=max(whole[4].memory_bytes)),)).of("cpu")
+    assert 4 in tight
+    assert 1 not in tight
+    assert not any(entry.plan.recomputes for entry in tight.values())

@@ -152,6 +152,24 @@ def test_slowed_devices_come_last(policy: str) -> None:
     assert set(started(decide(policy, snapshot([job(1, 2, 2)], mixed)))[1]) == {"n0d2", "n0d3"}
 
 
+def test_a_job_leaves_slowed_devices_for_calm_ones_of_the_same_node() -> None:
+    """And once: where its devices are as calm as others it keeps them."""
+    slowed = tuple(replace(d, slowdown=3.0 if d.id < "n0d2" else 1.0) for d in nodes(1))
+    view, devices = running(job(1, 2, 2, steps=10**7), ("n0d0", "n0d1"), slowed)
+    [resize] = decide("jct", snapshot([view], devices, HOUR_US)).resizes
+    assert set(resize.devices) == {"n0d2", "n0d3"}
+    view, devices = running(job(1, 2, 2, steps=10**7), ("n0d2", "n0d3"), slowed)
+    assert decide("jct", snapshot([view], devices, HOUR_US)).resizes == ()
+
+
+def test_two_jobs_do_not_flee_to_the_same_calm_devices() -> None:
+    slowed = tuple(replace(d, slowdown=3.0 if d.id < "n0d4" else 1.0) for d in nodes(1, 6))
+    first, devices = running(job(1, 2, 2, steps=10**7), ("n0d0", "n0d1"), slowed)
+    second, devices = running(job(2, 2, 2, steps=10**7), ("n0d2", "n0d3"), devices)
+    [resize] = decide("jct", snapshot([first, second], devices, HOUR_US)).resizes
+    assert set(resize.devices) == {"n0d4", "n0d5"}
+
+
 def test_heavy_boundaries_do_not_cross_nodes() -> None:
     sizes = (9_000, 9_000, 10, 9_000, 0)
     layers = tuple(LayerProfile(str(n), 1.0, 1.0, 1.0, size, 0, 0) for n, size in enumerate(sizes))

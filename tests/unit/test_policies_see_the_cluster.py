@@ -78,6 +78,29 @@ def test_caps_policies_and_guarantees_are_told(cluster):
     assert (view.guaranteed, view.queue, view.user) == (2, "night", "eva")
 
 
+def test_a_cap_makes_only_those_waiting_jobs_look_new_whose_bound_it_changes(cluster):
+    """What looks the same is not shown to the policy's process again."""
+    for team in ("a", "b"):
+        submit(cluster, team=team, gpus={"min": 1, "max": 4})
+    seen = []
+    for most in (3, 3, 2):
+        write(cluster, Team(name="a", max_devices=most))
+        seen.append({job.team: job for job in look(cluster).jobs})
+    assert [views["a"].menu.max_devices for views in seen] == [3, 3, 2]
+    assert seen[0]["a"] is seen[1]["a"]
+    assert seen[0]["b"] is seen[1]["b"] is seen[2]["b"]
+
+
+def test_a_waiting_job_looks_the_same_whatever_the_sentence_why_it_waits(cluster):
+    id = submit(cluster, gpus=4)
+    (before,) = look(cluster).jobs
+    job = cluster.state.jobs[id]
+    cluster.state.jobs[id] = replace(job, reason="It needs 4 of 4; 1 is free.", reason_code="Resources")
+    assert look(cluster).jobs[0] is before
+    cluster.state.jobs[id] = replace(job, saved_step=7)
+    assert look(cluster).jobs[0] is not before
+
+
 def replace_class(spec: JobSpec, name: str) -> JobSpec:
     from msgspec.structs import replace as changed
 

@@ -259,6 +259,20 @@ def test_b43_the_reason_is_the_binding_one() -> None:
     assert reason(job(1, 3, 4), devs=taken)[0] == "GangPartial"
 
 
+def test_b43_a_model_that_fits_nowhere_is_told_what_was_tried() -> None:
+    tiny = tuple(replace(device, memory_bytes=1000) for device in devices())
+    assert reason(job(1), devs=tiny) == (
+        "TooLarge",
+        "No plan for 1 to 4 devices fits into 1e-06 GB of cpu, not even with recompute and the optimizer's state in "
+        "host memory: it needs more devices, smaller micro-batches or smaller layers.",
+    )
+    one = job(1, 2, 2)
+    stale = replace(one, menu=replace(one.menu, schedule="2bw"))
+    assert "not even with the optimizer's state in host memory; 2bw cannot recompute" in reason(stale, devs=tiny)[1]
+    odd = replace(one, menu=replace(one.menu, microbatches=3))
+    assert "its batch does not divide" in reason(odd, devs=tiny)[1]
+
+
 def test_b43_a_reason_changes_within_one_pass_and_none_is_left_behind(cluster):
     holder = submit(cluster, 4, preemptible=False)
     cluster.advance(30)

@@ -13,16 +13,14 @@ from policies.model.profile import LayerProfile, ModelProfile
 from policies.pricing import make_plan
 from scheduler.protocol.spec import AdaptSpec
 from worker.adapt import baseline
+from worker.adapt.adapter import Adapter
 from worker.adapt.baseline import Baseline
 from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator
 from worker.adapt.forecast import Forecast, Foresight
+from worker.adapt.loop import Prepare, Revise
 from worker.adapt.meter import StageTimes
 from worker.adapt.situation import Situation
 from worker.adapt.statistics import Memory, Passage, Reading, Route
-
-pytest.importorskip("torch")
-from worker.adapt.adapter import Adapter
-from worker.adapt.loop import Prepare, Revise
 
 LAYER = LayerProfile("layer", 0.28, 0.28, 0.28, 1000, 0, 0)
 PROFILE = ModelProfile("m", 1, "cpu", (LAYER,) * 12)

@@ -1,6 +1,7 @@
 """Statistics ride on a step's all-reduce: every rank sets its own places, and the sum is what all of them told."""
 
 import pytest
+import torch
 
 from policies.ir.action import Action, Kind
 from policies.ir.timeline import Span
@@ -16,8 +17,6 @@ from worker.adapt.part import foreseen
 from worker.adapt.situation import Situation
 from worker.adapt.statistics import Layout, Memory, Passage, Reading, Route, routes_of
 from worker.shapes import Shape
-
-torch = pytest.importorskip("torch")
 
 PLAN = make_plan((0, 2, 4, 6), (4,), 1, "1f1b")
 LAYER = LayerProfile("layer", 0.010, 0.010, 0.010, 1000, 0, 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import zmq
 import zmq.asyncio
 
@@ -15,7 +16,20 @@ from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.protocol.codec import decode_to_agent, encode
-from scheduler.protocol.messages import Beat, BeatAck, Hello, Message, Refused, Targets, Welcome
+from scheduler.protocol.messages import (
+    Beat,
+    BeatAck,
+    Chunk,
+    DeviceInfo,
+    Hello,
+    Message,
+    Read,
+    Refused,
+    Targets,
+    Welcome,
+)
+from scheduler.protocol.plausible import MOST, MOST_SMALL
+from scheduler.protocol.telemetry import DeviceSample, Process, Telemetry
 from scheduler.transport.fleet import Fleet
 from scheduler.transport.keys import AllowedAgents, allow_agent, own_pair
 from scheduler.transport.router import Router
@@ -162,5 +176,47 @@ def test_b61_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path)
             await ask(sock, hello("n1", session=f"s{number}"), Welcome)
             sock.close(linger=0)
         assert len(site.fleet._sessions) == 1
+
+    run(scene, tmp_path)
+
+
+BIG = 2**64 - 1
+
+
+def test_numbers_that_cannot_be_are_mended_and_told_once_a_session(tmp_path: Path) -> None:
+    gpu = DeviceInfo(id="GPU-1", kind="H100", index=BIG, memory_bytes=BIG)
+    sample = DeviceSample(id="GPU-1", processes=(Process(pid=-1, whose="job", job=BIG, memory_bytes=-1),))
+    telemetry = Telemetry(number=BIG, late=-1, left_out=-1, devices=(sample,))
+
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock = site.agent(context, "n1")
+        with structlog.testing.capture_logs() as lines:
+            await ask(sock, hello("n1", devices=(gpu,)), Welcome)
+            for seq in range(1, 4):
+                await ask(sock, Beat(session="s1", seq=seq, applied=0, telemetry=telemetry), BeatAck)
+        told = [line["event"] for line in lines if "cannot be true" in line["event"]]
+        assert [event.split(" cannot")[0] for event in told] == ["what a node says that it is", "what a node measures"]
+        device, seen = site.state.devices["GPU-1"], site.state.sensed["n1"].telemetry
+        assert (device.index, device.memory_bytes) == (MOST_SMALL, None)
+        assert (seen.number, seen.late, seen.left_out) == (MOST, 0, 0)
+        assert seen.devices[0].processes == (Process(pid=0, whose="job"),)
+
+    run(scene, tmp_path)
+
+
+def test_no_node_answers_what_another_was_asked(tmp_path: Path) -> None:
+    """Requests have numbers that can be guessed: a forged log would be another job's."""
+
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        honest, other = site.agent(context, "n1"), site.agent(context, "n2")
+        await ask(honest, hello("n1"), Welcome)
+        await ask(other, hello("n2", session="s2"), Welcome)
+        reading = asyncio.create_task(site.fleet.read_log("n1", 1, 1, 0, 0, 100))
+        while not isinstance(asked := decode_to_agent(await asyncio.wait_for(honest.recv(), PATIENCE_S)), Read):
+            pass
+        await other.send(encode(Chunk(request=asked.request, offset=0, data=b"forged", size=6)))
+        await ask(other, Beat(session="s2", seq=1, applied=0), BeatAck)  # by now the forged one has been heard
+        await honest.send(encode(Chunk(request=asked.request, offset=0, data=b"true", size=4)))
+        assert (await reading).data == b"true"
 
     run(scene, tmp_path)

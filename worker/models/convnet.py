@@ -1,6 +1,7 @@
 """A small convolutional net for small pictures, layer by layer: a stem, residual blocks, a head."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,6 @@ def convnet_layers(channels: int, classes: int, width: int, blocks: int, halving
     layers: dict[str, Builder] = {"stem": lambda: Stem(channels, width)}
     for index in range(blocks):
         inside, halves = width * 2 ** min(index, halvings), index < halvings
-        layers[f"block{index}"] = lambda inside=inside, halves=halves: Residual(inside, halves)  # type: ignore[misc]
+        layers[f"block{index}"] = partial(Residual, inside, halves)
     layers["head"] = lambda: Head(width * 2**halvings, classes)
     return layers

@@ -8,6 +8,7 @@ are causal; padding is not masked, so give rows of one length.
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,9 +121,12 @@ def layers_of(skeleton: nn.Module, rotary: Callable[[], nn.Module] | None) -> di
         positions = real(parts.positions) if parts.positions is not None else None
         return Embedding(real(parts.embedding), positions, copy.deepcopy(parts.dropout))
 
+    def decoder(layer: nn.Module) -> nn.Module:
+        return Decoder(real(layer), rotary)
+
     found: dict[str, Builder] = {"embedding": embedding}
     for index, layer in enumerate(parts.layers):
-        found[f"layer{index}"] = lambda layer=layer: Decoder(real(layer), rotary)  # type: ignore[misc]
+        found[f"layer{index}"] = partial(decoder, layer)
     found["head"] = lambda: Head(real(parts.norm), real(parts.head))
     return found
 
@@ -144,10 +148,7 @@ def decoder_layers(config: Any) -> tuple[dict[str, Builder], list[list[str]]]:
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config)
     parts = parts_of(skeleton)
-    make_rotary = None
-    if parts.rotary is not None:
-        kind = type(parts.rotary)
-        make_rotary = lambda: kind(config=config)  # noqa: E731
+    make_rotary = partial(type(parts.rotary), config=config) if parts.rotary is not None else None
     tied = bool(getattr(config, "tie_word_embeddings", False))
     return layers_of(skeleton, make_rotary), [["embedding/tokens.weight", "head/head.weight"]] if tied else []
 
