@@ -23,7 +23,7 @@ from scheduler.core.state import State
 from scheduler.forecast.outlook import CONFIDENCE
 from scheduler.forecast.whatif import more_nodes
 from scheduler.jobfile import parse_document
-from scheduler.jobfile.fields import Name, Priority
+from scheduler.jobfile.fields import Name, PriorityOrClass
 from scheduler.jobfile.key import spec_key
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.tokens import Role
@@ -35,7 +35,7 @@ MOST_NODES, MOST_DEVICES = 1_000, 64
 
 class NewPriority(Body):
     job: Annotated[int, Field(ge=1, le=MAX_ID)]
-    priority: Priority | Name
+    priority: PriorityOrClass
 
 
 class NewNodes(Body):

@@ -22,7 +22,7 @@ from scheduler.core.events import Change as ChangeJob
 from scheduler.core.shown import ENDED_STATES, LIVE_STATES
 from scheduler.core.story import Story
 from scheduler.jobfile import parse_document
-from scheduler.jobfile.fields import Name, Priority, Text, is_control
+from scheduler.jobfile.fields import Name, PriorityOrClass, Text, is_control
 from scheduler.jobfile.key import spec_key
 from scheduler.jobfile.model import MAX_SECRETS, Gpus, whole_is_range
 from scheduler.jobfile.ordering import Moment as Begin
@@ -46,7 +46,7 @@ class Submission(Body):
 class Change(Body):
     """What is named is changed; null clears time_limit and begin. gpus and begin only while the job waits."""
 
-    priority: Priority | Name | None = None
+    priority: PriorityOrClass | None = None
     team: Name | None = None
     queue: Name | None = None
     time_limit: TimeLimit | None = None

@@ -109,8 +109,9 @@ def _confidence(seen: dict[str, Any], now: str) -> str | None:
 
 def parts(found: dict[str, float]) -> str:
     """What is not there is left out; they sum to the total."""
-    said = " + ".join(f"{name} {found[key]:.1f} s" for name, key in PARTS if found[key] >= 0.05)
-    return f"{said or '0.0 s'} = {found['total_s']:.1f} s ({format_duration(found['total_s'])})"
+    shown = [(name, round(found[key], 1)) for name, key in PARTS if found[key] >= 0.05]
+    said = " + ".join(f"{name} {part_s:.1f} s" for name, part_s in shown)
+    return f"{said or '0.0 s'} = {sum(part_s for _, part_s in shown):.1f} s ({format_duration(found['total_s'])})"
 
 
 def ledger_grid(estimates: list[dict[str, Any]], truth: dict[str, float], *, over: bool) -> Grid:

@@ -19,10 +19,6 @@ COMMANDS: dict[str, Entry] = {
     "run": ("run", "run", "Run any program as a job: jct run -- PROGRAM ..."),
     "ls": ("queue", "ls", "List jobs."),
     "show": ("show", "show", "Show all that is known of a job."),
-    "why": ("foresight", "why", "Tell why a job waits, and what would let it go on."),
-    "eta": ("foresight", "eta", "Tell when a job starts and ends, as a range."),
-    "prio": ("foresight", "prio", "Tell every term of a job's place in the queue."),
-    "whatif": ("whatif", "whatif", "Tell what an act would change, and change nothing."),
     "logs": ("logs", "logs", "Print a job's logs, byte for byte."),
     "events": ("story", "events", "Tell what happened, to a job or to the cluster."),
     "wait": ("wait", "wait", "Wait for jobs to end, and exit as they did."),
@@ -31,8 +27,17 @@ COMMANDS: dict[str, Entry] = {
     "release": ("act", "release", "Let held jobs run."),
     "update": ("act", "update", "Change jobs: priority, team, queue, limits, GPUs."),
     "requeue": ("act", "requeue", "Save, stop and queue jobs again."),
-    "signal": ("act", "signal", "Send a signal to jobs' processes."),
     "checkpoint": ("act", "checkpoint", "Have jobs save now."),
+    "signal": ("act", "signal", "Send a signal to jobs' processes."),
+    "why": ("foresight", "why", "Tell why a job waits, and what would let it go on."),
+    "eta": ("foresight", "eta", "Tell when a job starts and ends, as a range."),
+    "prio": ("foresight", "prio", "Tell every term of a job's place in the queue."),
+    "whatif": ("whatif", "whatif", "Tell what an act would change, and change nothing."),
+    "nodes": ("inventory", "nodes", "List nodes."),
+    "gpus": ("gpus", "gpus", "List devices: load, memory, power, and who has them."),
+    "top": ("top", "top", "Watch what a job's devices and nodes do."),
+    "history": ("history", "history", "List jobs that have ended, or export them for jct simulate."),
+    "usage": ("tokens", "usage", "GPU-hours by team and user."),
     "preempt": ("act", "preempt", "Stop jobs as for more important ones."),
     "top-of-queue": ("act", "top", "Put a job before all that wait."),
     "drain": ("upkeep", "drain", "Start nothing new on a node or device."),
@@ -44,26 +49,26 @@ COMMANDS: dict[str, Entry] = {
     "class": ("records", "priority_class", "List priority classes, or set who may use them."),
     "token": ("tokens", "token", "List, make or revoke tokens."),
     "webhook": ("webhooks", "webhook", "List, make or remove webhooks."),
-    "history": ("history", "history", "List jobs that have ended, or export them for jct simulate."),
-    "usage": ("tokens", "usage", "GPU-hours by team and user."),
     "audit": ("tokens", "audit", "Every admin act and every denied act."),
-    "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
-    "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
-    "nodes": ("inventory", "nodes", "List nodes."),
-    "gpus": ("gpus", "gpus", "List devices: load, memory, power, and who has them."),
-    "top": ("top", "top", "Watch what a job's devices and nodes do."),
-    "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
+    "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
     "train": ("training", "train", "Train one job on this machine, without a daemon."),
     "checkpoints": ("training", "checkpoints", "Explain or check a checkpoint directory."),
+    "plan": ("plan", "plan", "Plan stages, micro-batches and schedule, offline."),
+    "timeline": ("timeline", "timeline", "Draw when each stage works in one step."),
+    "probe": ("probe", "probe", "Tell how much more work a stage could take, offline."),
     "simulate": ("simulate", "simulate", "Simulate a workload under one or more policies, offline."),
     "policy": ("policy", "policy", "Serve a policy to another simulator or cluster, line by line."),
     "login": ("login", "login", "Keep a URL and a token for the next calls."),
     "config": ("login", "show_config", "Show this shell's settings, and where each comes from."),
-    "admin": ("admin", "admin", "Back up, restore; the broker's ACL file."),
     "doctor": ("doctor", "doctor", "Check this machine: GPUs, clock, ports, disk, keys, packages."),
     "completion": ("completion", "completion", "Print a script that makes a shell complete jct's words."),
     "version": ("version", "version", "Print the version."),
 }
+HEADINGS = {
+    "up": "Start here", "submit": "Jobs", "why": "Why, when, what if", "nodes": "Cluster",
+    "preempt": "For operators and admins", "train": "Without a daemon", "login": "This shell",
+}  # fmt: skip
+"""What the help says before a command."""
 ALIASES = {"queue": "ls", "squeue": "ls", "ps": "ls", "sbatch": "submit", "scancel": "cancel", "quota": "team"}
 
 
@@ -149,17 +154,21 @@ def _unknown(name: str) -> int:
 
 def help_text() -> str:
     wide = max(map(len, COMMANDS))
-    lines = [f"  {name:<{wide}}  {text}" for name, (_, _, text) in COMMANDS.items()]
-    aliases = ", ".join(f"{alias} = {name}" for alias, name in ALIASES.items())
+    lines = []
+    for name, (_, _, text) in COMMANDS.items():
+        lines += ["", f"{HEADINGS[name]}:"] if name in HEADINGS else []
+        lines.append(f"  {name:<{wide}}  {text}")
+    habits = {name: [alias for alias in ALIASES if ALIASES[alias] == name] for name in ALIASES.values()}
+    aliases = "; ".join(f"{', '.join(names)} = {name}" for name, names in habits.items())
     return "\n".join(
         [
             "Usage: jct COMMAND [OPTIONS]",
             "",
             "A cluster scheduler for pipeline-parallel training.",
-            "",
             *lines,
             "",
             f"Also: {aliases}.",
-            "`jct COMMAND --help` tells more. JCT_URL and JCT_TOKEN say where jctd is and who you are.",
+            "`jct COMMAND --help` tells more.",
+            "JCT_URL and JCT_TOKEN say where jctd is and who you are.",
         ]
     )

@@ -6,7 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from scheduler.core.errors import BadSpec, JctError
 
@@ -35,8 +35,12 @@ def print_json(**data: Any) -> None:
 
 
 def say(text: str) -> None:
-    """To the person, not into the data."""
-    print(text, file=sys.stderr)
+    """To the person, not into the data; on a terminal long lines go on below themselves, indented."""
+    width = _columns(sys.stderr)
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()))
+        first, *more = [line.lstrip()] if width is None else folded(line, width - len(indent) - 2)
+        print("\n".join([indent + first, *(f"{indent}  {part}" for part in more)]), file=sys.stderr)
 
 
 def print_error(error: JctError) -> None:
@@ -92,6 +96,10 @@ def utc_now() -> str:
 
 def terminal_width() -> int | None:
     """Columns of the terminal; None where output is no terminal, and nothing need be cut."""
-    if not sys.stdout.isatty():
+    return _columns(sys.stdout)
+
+
+def _columns(stream: TextIO) -> int | None:
+    if not stream.isatty():
         return None
-    return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(sys.stdout.fileno()).columns
+    return int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size(stream.fileno()).columns

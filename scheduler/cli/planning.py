@@ -184,7 +184,10 @@ def _request(
         profiles: tuple[ModelProfile, ...] = (family(model, 1), family(model, max(2, most)))
         return replace(base, profiles=profiles, global_batch=most), "bfloat16"
     if profile is None:
-        raise ValueError("nothing to plan: give --profile FILE, --model NAME, or a job file that names its profile")
+        raise ValueError(
+            "nothing to plan with: give --profile FILE, --model NAME, or a job file that names its profile; "
+            "`jct plan FILE --at-cluster` asks jctd, which measures"
+        )
     read = read_profile(profile).profile
     return replace(
         base, profiles=(read,), global_batch=base.global_batch or DEFAULT_MICROBATCHES * read.microbatch_size

@@ -111,7 +111,7 @@ def _show(records: list[dict[str, Any]], json: bool) -> None:
         print_json(records=records)
         return
     if not records:
-        say("there is none yet: nothing is limited")
+        say("nothing is set up here, so nothing is limited; `set NAME` makes one")
         return
     counted = list(records[0]["fields"].get("use", {}))
     names = [name for name in records[0]["fields"] if name not in ("name", "use", *(f"max_{name}" for name in counted))]

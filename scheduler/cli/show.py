@@ -1,12 +1,14 @@
 """`jct show`: all that is known of one job, for a person to read."""
 
+import shlex
+from functools import partial
 from typing import Any
 
 from scheduler.cli.client import Client
 from scheduler.cli.foresight import ledger_grid
-from scheduler.cli.grid import grid
 from scheduler.cli.options import Id, Json
 from scheduler.cli.output import local_time, print_facts, print_json, terminal_width
+from scheduler.cli.table import Column, job_table
 from scheduler.durations import format_duration
 
 MOST_SIZES = 8
@@ -24,7 +26,7 @@ def show(id: Id, json: Json = False) -> None:
         ledger_grid(job["estimates"], job["ledger"], over=job["ended"] is not None).print()
     if job["attempts"]:
         print()
-        grid(_ATTEMPT_TITLES, [_attempt_row(attempt) for attempt in job["attempts"]], terminal_width()).print()
+        job_table(job["attempts"], "", terminal_width(), ATTEMPTS).print()
 
 
 def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
@@ -51,7 +53,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Ended", local_time(job["ended"]) if job["ended"] else None),
         ("Time", _ledger(job["ledger"])),
         ("Counted", ", ".join(counted(job[f"{what}s"], what) for what in ("preemption", "failure", "fault"))),
-        ("Entry point", f"{job['entrypoint']} in {job['workdir']}"),
+        ("Command" if job["command"] else "Entry point", f"{_program(job)} in {job['workdir']}"),
         ("Note", job["note"] or None),
     ]
     return [(title, value) for title, value in lines if value is not None]
@@ -61,7 +63,7 @@ def _neighbours(found: list[dict[str, Any]]) -> str | None:
     """The costliest first."""
     costly = sorted(found, key=lambda one: -one["costs_percent"])
     return "; ".join(
-        f"slowed {1 + one['costs_percent'] / 100:.2f}x on node {one['node']} gpu {one['index']}, "
+        f"slowed {1 + one['costs_percent'] / 100:.2f}x on {one['node']}/{one['index']}, "
         f"since {local_time(one['since'])}"
         for one in costly
     ) or None  # fmt: skip
@@ -135,22 +137,23 @@ def _ledger(ledger: dict[str, float]) -> str:
     return f"{said} = {ledger['total_s']:.1f} s ({format_duration(ledger['total_s'])})"
 
 
-_ATTEMPT_TITLES = ("#", "KIND", "STATE", "CAUSE", "STAGES", "FROM", "TO", "STARTED", "NODES", "MESSAGE")
+def _program(job: dict[str, Any]) -> str:
+    return shlex.join(job["command"]) if job["command"] else job["entrypoint"]
 
 
-def _attempt_row(attempt: dict[str, Any]) -> list[str]:
-    def text(value: Any) -> str:
-        return "-" if value is None else str(value)
+def _text(name: str, attempt: dict[str, Any], _now: str) -> str:
+    return "-" if attempt[name] is None else str(attempt[name])
 
-    return [
-        text(attempt["attempt"]),
-        attempt["kind"],
-        attempt["state"],
-        text(attempt["cause"]),
-        text(attempt["stages"]),
-        text(attempt["resumed_step"]),
-        text(attempt["last_step"]),
-        local_time(attempt["starting"]),
-        ",".join(attempt["nodes"]),
-        attempt["message"],
-    ]
+
+ATTEMPTS = (
+    Column("#", partial(_text, "attempt"), right=True),
+    Column("KIND", partial(_text, "kind")),
+    Column("STATE", partial(_text, "state")),
+    Column("CAUSE", partial(_text, "cause")),
+    Column("STAGES", partial(_text, "stages"), right=True, keep=1),
+    Column("FROM", partial(_text, "resumed_step"), right=True),
+    Column("TO", partial(_text, "last_step"), right=True),
+    Column("STARTED", lambda attempt, _: local_time(attempt["starting"])[5:16], keep=2),
+    Column("NODES", lambda attempt, _: ",".join(attempt["nodes"]), least=5),
+    Column("MESSAGE", lambda attempt, _: attempt["message"], least=20, prose=True),
+)

@@ -28,7 +28,7 @@ def told(event: dict[str, Any], width: int | None, *, of_one_job: bool) -> list[
     """One line where width is None; else what happened goes on below itself, beside the time."""
     about = [f"job {event['job']}" if event["job"] and not of_one_job else "", event["node"] or ""]
     where = f" [{' '.join(part for part in about if part)}]" if any(about) else ""
-    said = visible(f"{event['kind']}{where} {event['message']} ({event['actor']})")
+    said = visible(f"{event['kind']}{where}: {event['message']} ({event['actor']})")
     time = f"{local_time(event['time'])}  "
     first, *more = [said] if width is None else folded(said, width - len(time))
     return [time + first, *(" " * len(time) + line for line in more)]

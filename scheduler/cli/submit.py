@@ -59,8 +59,16 @@ def send(document: dict[str, Any], *, parsable: bool, wait: bool, json: bool) ->
         print(job["id"], flush=True)
     else:
         limit = f", limit {format_duration(job['time_limit_s'])}" if job["time_limit_s"] else ""
-        print(f"Submitted job {job['id']}: {visible(job['name'])}{limit}", flush=True)
+        print(f"Submitted {_ids(job['id'], document)}: {visible(job['name'])}{limit}", flush=True)
     return until_ended(client, [job["id"]], json=json) if wait else 0
+
+
+def _ids(first: int, document: dict[str, Any]) -> str:
+    """Those of an array follow each other."""
+    from scheduler.jobfile import parse_document
+
+    count = len(parse_document({"team": "default", **document}).array)
+    return f"jobs {first} to {first + count - 1}" if count > 1 else f"job {first}"
 
 
 def read_document(file: str) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def _eta(job: Job, now: str) -> str:
     low_s, high_s = (max(0.0, -age_s(eta[end], now)) for end in ("finish_earliest", "finish_latest"))
     name, size = _unit(high_s)
     low, high = round(low_s / size), round(high_s / size)
-    return f"~{high}{name}" if low == high else f"{low}-{high}{name}"
+    if not low < 1 <= low_s:
+        return f"~{high}{name}" if low == high else f"{low}-{high}{name}"
+    return f"{short_duration(low_s)}-{high}{name}"
 
 
 def _where(job: Job, now: str) -> str:

@@ -75,7 +75,7 @@ def top(
     width: Width = None,
     json: Json = False,
 ) -> None:
-    """Show what a job's devices and nodes do now; on a terminal again every two seconds, until Ctrl-C."""
+    """Show what a job's devices and nodes do now; on a terminal again every two seconds, until its end."""
     client = Client.from_config()
     if json:
         job, devices, nodes = _ask(client, id)
@@ -126,12 +126,15 @@ def _head(job: dict[str, Any]) -> str:
 
 
 def _watch(client: Client, id: int, width: int | None) -> None:
-    """Until Ctrl-C."""
+    """Until Ctrl-C, or the job's end."""
     from rich.live import Live
 
     with Live(auto_refresh=False, screen=False) as live:
         while True:
-            live.update(_drawn(*_picture(*_ask(client, id), width)), refresh=True)
+            job, devices, nodes = _ask(client, id)
+            live.update(_drawn(*_picture(job, devices, nodes, width)), refresh=True)
+            if job["result"] is not None:
+                return
             time.sleep(WATCH_S)
 
 

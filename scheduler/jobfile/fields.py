@@ -4,7 +4,14 @@ import re
 import unicodedata
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from scheduler.durations import BadDuration, parse_duration
 
@@ -134,3 +141,15 @@ Seconds = Annotated[int, BeforeValidator(_seconds)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]
 Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY)]
+
+
+def _number_or_class(value: Any, check: ValidatorFunctionWrapHandler) -> int | str:
+    """One error, instead of one for each of the two that it might have been."""
+    try:
+        found: int | str = check(value)
+        return found
+    except ValidationError:
+        raise ValueError(f"must be from {MIN_PRIORITY} to {MAX_PRIORITY}, or the name of a priority class") from None
+
+
+PriorityOrClass = Annotated[Priority | Name, WrapValidator(_number_or_class)]

@@ -27,7 +27,7 @@ from scheduler.jobfile.fields import (
     ExitCode,
     Name,
     Place,
-    Priority,
+    PriorityOrClass,
     Script,
     Seconds,
     Text,
@@ -217,7 +217,7 @@ class JobFile(Part):
     name: Name
     team: Name = "default"
     queue: Name = DEFAULT_QUEUE
-    priority: Priority | Name = 50
+    priority: PriorityOrClass = 50
     labels: Annotated[dict[Name, Text], Field(max_length=MAX_LABELS), BeforeValidator(_whole_as_text)] = {}
     note: Annotated[Text, Field(max_length=2_000)] = ""
     entrypoint: Annotated[str, Field(max_length=500), AfterValidator(_identifiers)] | None = None

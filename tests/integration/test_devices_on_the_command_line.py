@@ -131,7 +131,7 @@ def test_old_measurements_say_how_old_they_are(jct, job, cluster):
 
 def test_show_tells_what_a_neighbour_costs_and_since_when(jct, job, cluster):
     (line,) = (line for line in jct("show", job).splitlines() if line.startswith("Neighbours"))
-    assert line.split(maxsplit=1)[1].startswith("slowed 1.23x on node n0 gpu 0, since 20")
+    assert line.split(maxsplit=1)[1].startswith("slowed 1.23x on n0/0, since 20")
     (found,) = json.loads(jct("show", job, "--json"))["job"]["neighbours"]
     assert (found["node"], found["index"], found["device"]) == ("n0", 0, "n0-0")
     assert found["costs_percent"] == pytest.approx(23.0)

@@ -72,7 +72,7 @@ def test_show_tells_all_and_leaves_out_what_is_unknown(jct, living, job_file):
 def test_events_tell_the_story(jct, living, job_file):
     id = submitted(jct, job_file())
     out = jct("events", id)[1]
-    assert "Submitted 'gpt' with priority 50 (root)" in out
+    assert "Submitted: 'gpt' with priority 50 (root)" in out
     assert f"[job {id}]" in jct("events")[1]
     whole = json.loads(jct("events", "--json")[1])["events"]
     assert [event["seq"] for event in whole] == sorted(event["seq"] for event in whole)
@@ -159,6 +159,7 @@ def test_help_names_every_command(jct):
     code, out, _ = jct("--help")
     assert code == 0
     assert all(f"  {name} " in out for name in COMMANDS)
+    assert max(map(len, out.splitlines())) <= 80
     assert jct()[1] == out
 
 

@@ -17,6 +17,11 @@ def test_submit_prints_the_id_alone_when_asked(jct, living, job_file):
     assert json.loads(jct("submit", job_file(), "--json")[1])["job"]["id"] == 3
 
 
+def test_submit_names_every_job_of_an_array(jct, living, job_file):
+    assert jct("submit", job_file(), "--array", "0-9:3%2")[1] == "Submitted jobs 1 to 4: gpt\n"
+    assert sorted(living.state.jobs) == [1, 2, 3, 4]
+
+
 def test_paths_are_resolved_where_the_file_lies(jct, living, job_file, monkeypatch, tmp_path):
     path = job_file("checkpoint: {dir: ckpt}")
     monkeypatch.chdir(tmp_path)

@@ -156,6 +156,12 @@ def test_everything_wrong_is_told_at_once_with_its_path():
     assert found["parallel.pipeline_stage"].hint == "did you mean 'pipeline_stages'?"
 
 
+@pytest.mark.parametrize("priority", [2_000, -1, 1.5, "", [1]])
+def test_a_priority_that_cannot_be_is_told_once(priority):
+    told = [problem.message for problem in problems(priority=priority).values()]
+    assert told == ["priority: must be from 0 to 1000, or the name of a priority class"]
+
+
 @pytest.mark.parametrize("word", ["slots", "partition", "account"])
 def test_words_of_other_schedulers_are_understood(word):
     assert problems(**{word: 1})[word].hint in {"did you mean 'gpus'?", "did you mean 'queue'?", "did you mean 'team'?"}

@@ -1,4 +1,4 @@
-"""What ends in prose (`audit`, `doctor`, `events`) fits a terminal and loses no word: it goes on below itself."""
+"""Prose fits a terminal and loses no word: in `audit`, `doctor`, `events` and `show` it goes on below itself."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from scheduler.cli.doctor import COLUMNS
+from scheduler.cli.show import ATTEMPTS
 from scheduler.cli.story import told
 from scheduler.cli.table import job_table
 from scheduler.cli.tokens import AUDIT_COLUMNS
@@ -37,6 +38,14 @@ FINDINGS = [
     {"check": "keys", "result": "FAILED", "text": "secrets.key has mode 0644; others can read it: chmod 600 "
      "/var/lib/jctd/a-rather-long-folder/that-nobody-shortened/daemon/secrets.key"},
 ]  # fmt: skip
+TRIES = [
+    {"attempt": 1, "kind": "probe", "state": "ENDED", "cause": "probe_done", "stages": None, "resumed_step": None,
+     "last_step": None, "starting": "2027-01-15T08:00:00Z", "nodes": ["gpu-node-1"],
+     "message": "the probe has measured all layers"},
+    {"attempt": 2, "kind": "train", "state": "RUNNING", "cause": None, "stages": 16, "resumed_step": 0,
+     "last_step": 120, "starting": "2027-01-15T08:01:00Z", "nodes": ["gpu-node-1", "gpu-node-2"],
+     "message": "saving step 120 failed: No space left on device; the checkpoint of step 80 stays"},
+]  # fmt: skip
 EVENT = {
     "time": "2027-01-15T08:00:00.000000Z", "kind": "AttemptEnded", "job": 12, "node": "gpu-node-1", "actor": "agent",
     "message": "member 3 ended by signal 9 while it was saving step 1200; the others were freed, to go on from 1100",
@@ -48,7 +57,8 @@ def drawn(rows: list[dict], columns, width: int | None) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "rows", "columns"), [("audit", ENTRIES, AUDIT_COLUMNS), ("doctor", FINDINGS, COLUMNS)]
+    ("name", "rows", "columns"),
+    [("audit", ENTRIES, AUDIT_COLUMNS), ("doctor", FINDINGS, COLUMNS), ("attempts", TRIES, ATTEMPTS)],
 )
 def test_it_looks_as_it_did(name, rows, columns):
     lines = drawn(rows, columns, 80)
@@ -56,7 +66,7 @@ def test_it_looks_as_it_did(name, rows, columns):
     assert "\n".join(lines) + "\n" == (GOLDEN / f"{name}-80.txt").read_text()
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(ENTRIES, AUDIT_COLUMNS), (FINDINGS, COLUMNS)])
+@pytest.mark.parametrize(("rows", "columns"), [(ENTRIES, AUDIT_COLUMNS), (FINDINGS, COLUMNS), (TRIES, ATTEMPTS)])
 @pytest.mark.parametrize("width", [60, 79, 100, 200])
 def test_no_letter_of_the_prose_is_lost_at_any_width(rows, columns, width):
     lines = drawn(rows, columns, width)

@@ -109,6 +109,17 @@ def test_any_name_is_one_row_that_fits(name, text, width):
 
 
 @pytest.mark.parametrize(
+    ("earliest", "latest", "text"),
+    [("08:00:21", "08:02:00", "21s-2m"), ("08:04:00", "08:05:00", "4-5m"), ("08:05:00", "08:05:10", "~5m"),
+     ("08:00:00", "08:05:00", "0-5m"), ("07:59:00", "08:00:40", "0-40s")],
+)  # fmt: skip
+def test_the_end_is_a_range_whose_two_ends_say_something(earliest, latest, text):
+    eta = {"start": None, "finish_earliest": f"2027-01-15T{earliest}Z", "finish_latest": f"2027-01-15T{latest}Z"}
+    (end,) = [column for column in LS_COLUMNS if column.title == "END~"]
+    assert end.cell(job(1, "x", "RUNNING", eta=eta), NOW) == text
+
+
+@pytest.mark.parametrize(
     ("seconds", "text"),
     [(0, "0s"), (-3, "0s"), (59.6, "60s"), (119, "119s"), (240, "4m"), (7_200, "2h"), (200_000, "2d")],
 )

@@ -116,7 +116,7 @@ def _text(one: dict[str, Any]) -> str:
     lines = [f"step {one['step']}"]
     if "layers" in one:
         stages = ", ".join(
-            f"{first}-{stop - 1} on {'/'.join(map(str, ranks))}"
+            f"{first}-{stop - 1} on rank {'/'.join(map(str, ranks))}"
             for (first, stop), ranks in zip(one["stages"], one["ranks"], strict=True)
         )
         lines += [
