@@ -5,6 +5,7 @@ connection that got it by chance, for its own end, from the range that the syste
 """
 
 import errno
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,5 +26,6 @@ def taken(bind: Callable[[], _T], what: str, sleep: Callable[[float], None] = ti
         except (OSError, zmq.ZMQError) as error:
             tries += 1
             if error.errno != errno.EADDRINUSE or tries == TRIES:
-                raise OSError(error.errno, f"cannot listen on {what}: {error.strerror}") from error
+                why = os.strerror(error.errno or 0) if error.errno in errno.errorcode else error.strerror
+                raise OSError(error.errno, f"cannot listen on {what}: {why}") from error
         sleep(PAUSE_S)
