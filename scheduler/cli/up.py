@@ -30,7 +30,7 @@ def run_up(devices: str | None, state: Path | None, port: int, agents_port: int,
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
             signal.signal(number, stop)
-    cluster = LocalCluster(state or state_folder(), port, agents_port)
+    cluster = LocalCluster(state or state_folder(), port, agents_port, ends_with_us=True)
     try:
         cluster.start_daemon()
         _tell(cluster)
