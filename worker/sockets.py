@@ -20,17 +20,25 @@ KEEPALIVE = (
 def connected() -> dict[str, int]:
     """Connected TCP sockets of this process: a descriptor of each by the kernel's name for it. Descriptors are given
     out again as soon as another thread has closed them, and one socket may have several."""
-    found = {}
+    found: dict[str, int] = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             link = os.readlink(f"/proc/self/fd/{name}")
             if not link.startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as duplicate:
-                if duplicate.type == socket.SOCK_STREAM and duplicate.family in (socket.AF_INET, socket.AF_INET6):
-                    duplicate.getpeername()
-                    found[link] = int(name)
+            if _is_connected(int(name)):
+                found.setdefault(link, int(name))
     return found
+
+
+def _is_connected(descriptor: int) -> bool:
+    """Raises OSError where it is not. Without a duplicate, which another thread that looks would take for its own."""
+    looked_at = socket.socket(fileno=descriptor)
+    try:
+        looked_at.getpeername()
+        return looked_at.type == socket.SOCK_STREAM and looked_at.family in (socket.AF_INET, socket.AF_INET6)
+    finally:
+        looked_at.detach()
 
 
 def connected_since(before: Mapping[str, int]) -> set[int]:

@@ -41,7 +41,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Exit", _exit(job)),
         ("Priority", str(job["priority"])),
         ("GPUs", f"{gpus['have']} of {gpus['min']} to {gpus['max']}"),
-        ("Pipeline", _plan(plan) if plan else None),
+        ("Pipeline", plan_line(plan) if plan else None),
         ("Step", _of(job["step"], job["total_steps"])),
         ("Neighbours", _neighbours(job["neighbours"])),
         ("Loss", _number(job["loss"])),
@@ -75,7 +75,8 @@ def _exit(job: dict[str, Any]) -> str | None:
     return str(job["exit_code"]) if job["exit_code"] is not None else None
 
 
-def _plan(plan: dict[str, Any]) -> str:
+def plan_line(plan: dict[str, Any]) -> str:
+    """A plan of the REST in one line."""
     wide = f", {plan['replicas']} replicas" if plan["replicas"] > 1 else ""
     return (
         f"{counted(plan['stages'], 'stage')} × {counted(plan['micro_batches'], 'micro-batch', 'es')} of "

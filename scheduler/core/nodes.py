@@ -10,7 +10,7 @@ from scheduler.core.events import NodeHeard, NodeHello
 from scheduler.core.health import take_health
 from scheduler.core.leases import free_device
 from scheduler.core.reports import take_report
-from scheduler.core.restraint import MOST_NEW, NEWCOMERS, STRANGERS, WINDOW_US, has_room
+from scheduler.core.restraint import NEWCOMERS, STRANGERS, WINDOW_US, has_room, may_say
 from scheduler.core.settings import us
 from scheduler.core.state import Role, Sensed
 from scheduler.core.turn import Turn
@@ -18,6 +18,9 @@ from scheduler.protocol.messages import PROTOCOL_VERSION, Cause, Hello
 from scheduler.protocol.plausible_hello import plausible_hello, unusable_name
 from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import Telemetry
+
+MOST_DEVICES = 4_096
+"""Of one node. Every pass looks at each."""
 
 
 def hello(turn: Turn, event: NodeHello) -> None:
@@ -36,9 +39,10 @@ def hello(turn: Turn, event: NodeHello) -> None:
     )
     if node != old:
         turn.put(node)
+    if old is None:
+        may_say(turn.state.said, NEWCOMERS, turn.now)
     if old is None or turn.state.said_hello.get(said.node) != said.session:
-        who = turn if old is not None else replace(turn, speaker=NEWCOMERS)
-        who.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
+        turn.note("NodeUp", f"{len(said.devices)} devices", node=said.node)
     turn.state.said_hello[said.node] = said.session
     turn.state.labels[said.node] = dict(said.labels)
     turn.state.heard_us[said.node] = turn.now
@@ -116,6 +120,8 @@ def _refusal(turn: Turn, said: Hello, public_key: str) -> str | None:
         return f"the agent speaks protocol {said.protocol}, this daemon {PROTOCOL_VERSION}: install the same version"
     if (why := unusable_name(said)) is not None:
         return why
+    if len(said.devices) > MOST_DEVICES:
+        return f"it offers {len(said.devices)} devices; a node may have {MOST_DEVICES}"
     old = turn.state.nodes.get(said.node)
     if old is not None and old.public_key != public_key:
         return f"node {said.node} is known with another key; give this agent another --node name or its old key"
@@ -128,9 +134,10 @@ def _refusal(turn: Turn, said: Hello, public_key: str) -> str | None:
         device = turn.state.devices.get(info.id)
         if device is not None and device.node != said.node:
             return f"device {info.id} is already offered by node {device.node}"
-    if old is None and not has_room(turn.state.said, (NEWCOMERS, "NodeUp"), turn.now):
+    most = turn.settings.new_nodes
+    if old is None and not has_room(turn.state.said, NEWCOMERS, turn.now, most):
         minutes = WINDOW_US // 60_000_000
-        return f"more than {MOST_NEW} nodes came for the first time within {minutes} minutes: start this agent later"
+        return f"more than {most} nodes came for the first time within {minutes} minutes: start this agent later"
     return None
 
 

@@ -15,9 +15,9 @@ MOST_KNOWN = 100_000
 STRANGERS = "unknown keys"
 """Refused ones speak as one: anybody can make a fresh key for each word."""
 
-NEWCOMERS, MOST_NEW = "new nodes", 2_000
-"""Those that register for the first time speak as one as well: a node may come with another name and key each time.
-Twice the largest cluster may come at once."""
+NEWCOMERS = "new nodes", "NodeUp"
+"""Those that register for the first time have one allowance, see CoreSettings.new_nodes: a node may come with another
+name and key each time."""
 
 REPEATABLE = frozenset(
     {
@@ -50,26 +50,21 @@ class Allowance(NamedTuple):
         return f"{what}; further ones are left out until these are over"
 
 
-def most_of(key: Key) -> int:
-    """How many events of this kind the speaker may cause within a window."""
-    return MOST_NEW if key[0] == NEWCOMERS else MOST
-
-
-def may_say(book: dict[Key, Said], key: Key, now_us: int) -> Allowance:
-    """Whether one more may be written; it is counted. key: the speaker and the kind of event."""
+def may_say(book: dict[Key, Said], key: Key, now_us: int, most: int | None = None) -> Allowance:
+    """Whether one more may be written; it is counted. key: the speaker and the kind of event. most: instead of MOST."""
     said = _present(book, key, now_us)
     if not said.count:
         book.pop(key, None)  # the book is in the order in which windows began
     book[key] = Said(said.since_us, said.count + 1)
     while len(book) > MOST_KNOWN:
         del book[next(iter(book))]
-    most = most_of(key)
+    most = MOST if most is None else most
     return Allowance(said.count < most, said.count == most, most)
 
 
-def has_room(book: dict[Key, Said], key: Key, now_us: int) -> bool:
+def has_room(book: dict[Key, Said], key: Key, now_us: int, most: int | None = None) -> bool:
     """Whether `may_say` would say yes."""
-    return _present(book, key, now_us).count < most_of(key)
+    return _present(book, key, now_us).count < (MOST if most is None else most)
 
 
 def _present(book: dict[Key, Said], key: Key, now_us: int) -> Said:

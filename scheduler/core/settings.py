@@ -2,7 +2,8 @@
 
 jobs_kept, keys_kept: jobs that have ended, and idempotency keys, in memory. retention_s: how long the database keeps
 jobs that have ended; None for ever. auto_drain_share: of the nodes, at most this part (and always one) is drained at
-once by checks of the nodes themselves. pass_gap_s: between two passes, at least.
+once by checks of the nodes themselves. new_nodes: so many may register for the first time within ten minutes, twice
+the largest cluster. pass_gap_s: between two passes, at least.
 """
 
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ class CoreSettings:
     retention_s: float | None = None
     half_life_s: float = 7 * 86_400.0
     auto_drain_share: float = 0.2
+    new_nodes: int = 2_000
 
 
 US = 1_000_000

@@ -19,6 +19,7 @@ LONGEST_S = 1e9
 LONGEST_TEXT = 4_000
 _COUNTS = ("step", "saved", "resumed_step", "total_steps", "global_batch")
 _NUMBERS = ("exit_code", "signal", "pid")
+_NAMES = ("store", "fingerprint")
 _SECONDS = ("forward_s", "backward_input_s", "backward_weight_s")
 _BYTES = ("output_bytes", "activation_bytes", "parameter_bytes", "workspace_bytes")
 
@@ -37,6 +38,7 @@ def plausible(report: Report) -> Report:
             unknown[name] = None
     if report.plan is not None and not is_plan(report.plan):
         unknown["plan"] = None
+    unknown |= {name: None for name in _NAMES if len(getattr(report, name) or "") > LONGEST_TEXT}
     if len(report.message) > LONGEST_TEXT:
         unknown["message"] = report.message[:LONGEST_TEXT]
     if not all(map(_is_profile, report.profiles)):

@@ -24,7 +24,8 @@ SCALE = 1000
 
 FOREVER_S = 1e9
 CALM = CoreSettings(
-    node_silent_s=FOREVER_S, node_lost_s=FOREVER_S, start_timeout_s=FOREVER_S, stall_s=FOREVER_S, replan_s=FOREVER_S
+    node_silent_s=FOREVER_S, node_lost_s=FOREVER_S, start_timeout_s=FOREVER_S, stall_s=FOREVER_S, replan_s=FOREVER_S,
+    new_nodes=1 << 30,
 )
 """Nothing fails here, so nothing is judged."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from scheduler.core.entities import Entity
@@ -30,13 +31,14 @@ from scheduler.protocol.messages import (
     Targets,
     Welcome,
 )
+from scheduler.protocol.plausible import MOST
 from scheduler.protocol.plausible_hello import plausible_hello
 from scheduler.protocol.plausible_telemetry import plausible_telemetry
 from scheduler.protocol.telemetry import bounded
 
 log = structlog.get_logger()
 
-TOLD, MAX_SESSION = 10_000, 100
+TOLD, MAX_SESSION, MAX_MISSING = 10_000, 100, 500
 RESEND_S = 2.0
 READ_TIMEOUT_S = 10.0
 _CANNOT_BE = "cannot be true: that is taken as unknown, or as the nearest that can be"
@@ -88,6 +90,8 @@ class Fleet:
             case Hello():
                 if plausible_hello(message) != message:
                     self._say_once(key, message.session, f"what a node says that it is {_CANNOT_BE}")
+                for pending in [one for one in self._sessions.values() if one.key == key and not one.welcomed]:
+                    del self._sessions[key, pending.session]  # else those that one batch supersedes would stay
                 self._sessions[key, message.session] = Session(message.node, message.session, key, route)
                 self._post(NodeHello(hello=message, public_key=key))
             case Beat():
@@ -196,7 +200,7 @@ class Fleet:
     async def read_log(
         self, node: str, job: int, attempt: int, member: int, offset: int, limit: int, since_s: float | None = None
     ) -> Chunk:
-        """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away or does not answer."""
+        """Ask a node for bytes of a log. Raises JctError UNREACHABLE when it is away, or answers what cannot be."""
         session = next((one for one in self._sessions.values() if one.node == node and one.welcomed), None)
         request = next(self._numbers)
         future: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
@@ -207,9 +211,13 @@ class Fleet:
         try:
             if session is None or not self._sender.send(session.route, ask):
                 raise TimeoutError
-            return await asyncio.wait_for(future, READ_TIMEOUT_S)
+            chunk = await asyncio.wait_for(future, READ_TIMEOUT_S)
         except TimeoutError:
             missing = f"node {node}, which has the log, does not answer"
             raise JctError(Code.UNREACHABLE, missing, hint="the log is there again when the node is") from None
         finally:
             self._reads.pop(request, None)
+        if len(chunk.data) > limit or not (0 <= chunk.offset <= MOST and 0 <= chunk.size <= MOST):
+            wrong = f"node {node} did not answer what was asked of it"
+            raise JctError(Code.UNREACHABLE, wrong, hint="see its agent's log")
+        return msgspec.structs.replace(chunk, missing=chunk.missing[:MAX_MISSING])

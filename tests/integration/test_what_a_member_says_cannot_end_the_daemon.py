@@ -37,6 +37,7 @@ def training(cluster: SmallCluster) -> Report:
         {"total_steps": -5}, {"pid": HUGE}, {"last_evaluation": Evaluation(step=HUGE, loss=1.0)},
         {"first_evaluation": Evaluation(step=1, loss=nan)}, {"plan": ParallelPlan((), 4, 1)},
         {"plan": changed(PLAN, stages=(StagePlan(0, 4, (), ()),)), "revision": 1},
+        {"store": "x" * 10**6}, {"fingerprint": "x" * 10**6},
         {"exit_code": HUGE}, {"exit_code": 2**31}, {"signal": HUGE}, {"profiles": (changed(gpt_profile(), layers=()),)},
     ],
     ids=str,
@@ -50,6 +51,8 @@ def test_a_lie_costs_only_what_it_was_about(cluster, lie):
     cluster.advance(2)
     assert cluster.state.jobs[report.job].state is JobState.ACTIVE
     assert cluster.state.progress[report.job].step > report.step
+    assert len(cluster.state.attempts[report.key[:2]].store or "") <= LONGEST_TEXT
+    assert len(cluster.state.jobs[report.job].fingerprint or "") <= LONGEST_TEXT
 
 
 @pytest.mark.parametrize("size", [0, -1, HUGE])

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -155,7 +156,7 @@ def test_a_node_that_says_hello_all_the_time(cluster: Cluster) -> None:
     for start in range(BEATS):
         again = msgspec.structs.replace(hello, session=f"again-{start}")
         cluster._step(NodeHello(hello=again, public_key=key))
-    assert cluster.written()["NodeUp"] == 2 + FEW, "the first of each node is no word of theirs"
+    assert cluster.written()["NodeUp"] == 1 + FEW, "the other node's own among them"
 
 
 def test_fresh_keys_that_are_refused_are_one_speaker(cluster: Cluster) -> None:
@@ -169,9 +170,9 @@ def test_fresh_keys_that_are_refused_are_one_speaker(cluster: Cluster) -> None:
     assert cluster.written()["NodeRefused"] == FEW + 1
 
 
-def test_nodes_that_come_with_a_fresh_name_and_key_each_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_that_come_with_a_fresh_name_and_key_each_time(cluster: Cluster) -> None:
     """Beyond an allowance for all of them no table takes more; who is known already is not refused with them."""
-    monkeypatch.setattr(restraint, "MOST_NEW", 2 + FEW)  # the cluster's own two are among them
+    cluster.settings = replace(cluster.settings, new_nodes=2 + FEW)  # the cluster's own two are among them
     hello, own = cluster._agents[0].hello(0.0), cluster.state.nodes["n0"].public_key
 
     def come(number: int) -> None:

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from policies.cost import Memory
+from policies.pricing import make_plan
+from scheduler.api.views import plan_view
 from scheduler.cli.main import run
+from scheduler.cli.show import plan_line
 from scheduler.cli.units import bytes_per_s, seconds, show_bytes, show_seconds, size_bytes
 
 JOB = """\
@@ -138,6 +142,30 @@ def test_repartition_is_never_worse_than_what_runs(tmp_path: Path, capsys: pytes
     assert found["after"]["step_time_s"] < found["before"]["step_time_s"]
     same = answer(capsys, *common, "--repartition", tmp_path / "running.json")["repartition"]
     assert same["after"]["step_time_s"] <= same["before"]["step_time_s"]
+
+
+def test_repartition_keeps_what_saves_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tight = ["--gpus", "2", "--memory", "1.2GB", "--schedules", "gpipe", "--json"]
+    common = ["plan", "--profile", profile(tmp_path / "p.json"), *tight]
+    (tmp_path / "running.json").write_text(json.dumps(answer(capsys, *common)))
+    moved = answer(capsys, *common, "--repartition", tmp_path / "running.json")["repartition"]
+    assert all(moved[when][knob] for when in ("before", "after") for knob in ("recompute", "offload"))
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"),
+    [
+        (Memory(), "2 stages × 4 micro-batches of 2 samples, 1f1b, layers 3+3"),
+        (
+            Memory(recompute=True, offload=True),
+            "2 stages × 4 micro-batches of 2 samples, 1f1b, layers 3+3, with recompute, optimizer in host memory",
+        ),
+    ],
+)
+def test_a_jobs_plan_is_told_with_what_saves_memory(memory: Memory, told: str) -> None:
+    view = plan_view(make_plan((0, 3, 6), (4,), 2, "1f1b", memory=memory))
+    assert view is not None
+    assert plan_line(dict(view)) == told
 
 
 def test_time_to_accuracy_needs_convergence_and_consent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from small_cluster import SmallCluster
 
 from scheduler.core.events import NodeHello
+from scheduler.core.nodes import MOST_DEVICES
 from scheduler.core.snapshot import take_snapshot
 from scheduler.protocol.messages import DeviceInfo, Hello
 from scheduler.protocol.plausible import MOST, MOST_SMALL
@@ -62,6 +63,14 @@ def test_a_name_that_is_no_key_for_a_table_is_refused_with_what_to_do(
     assert "must have 1 to 255 characters, all of them printable" in refused.message
     assert refused.node in (None, "new")
     assert len(refused.message) < 300
+
+
+def test_a_node_with_more_devices_than_there_can_be_is_refused(cluster: SmallCluster) -> None:
+    many = tuple(replace(GPU, id=f"GPU-{n}", index=n) for n in range(MOST_DEVICES + 1))
+    cluster._step(NodeHello(hello=replace(HELLO, devices=many), public_key="key"))
+    assert "new" not in cluster.state.nodes
+    cluster._step(NodeHello(hello=replace(HELLO, devices=many[1:]), public_key="key"))
+    assert "new" in cluster.state.nodes
 
 
 def test_what_can_be_true_stays_as_it_is() -> None:

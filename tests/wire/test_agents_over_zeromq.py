@@ -11,6 +11,7 @@ import structlog
 import zmq
 import zmq.asyncio
 
+from scheduler.core.errors import JctError
 from scheduler.core.events import NodeHello
 from scheduler.core.settings import CoreSettings
 from scheduler.core.state import State
@@ -180,6 +181,24 @@ def test_b61_an_agent_that_restarts_many_times_is_back_each_time(tmp_path: Path)
     run(scene, tmp_path)
 
 
+def test_sessions_that_one_batch_supersedes_leave_nothing_behind(tmp_path: Path) -> None:
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock, batch = site.agent(context, "n1"), site.events
+        site.fleet._post = batch.append  # events wait, as between two batches
+        for number in range(50):
+            await sock.send(encode(hello("n1", session=f"s{number}")))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(batch) < 50:
+                await asyncio.sleep(0.01)
+        out = [step(site.state, event, 1, CoreSettings()) for event in batch]
+        site.fleet.after_commit([], [row for effects in out for row in effects.rows])
+        assert [session.session for session in site.fleet._sessions.values()] == ["s49"]
+        assert (await ask(sock, Beat(session="s49", seq=1, applied=0), BeatAck)).known
+        sock.close(linger=0)
+
+    run(scene, tmp_path)
+
+
 BIG = 2**64 - 1
 
 
@@ -218,5 +237,24 @@ def test_no_node_answers_what_another_was_asked(tmp_path: Path) -> None:
         await ask(other, Beat(session="s2", seq=1, applied=0), BeatAck)  # by now the forged one has been heard
         await honest.send(encode(Chunk(request=asked.request, offset=0, data=b"true", size=4)))
         assert (await reading).data == b"true"
+
+    run(scene, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "lie", [{"data": b"x" * 101}, {"offset": -1}, {"offset": BIG}, {"size": -1}, {"size": BIG}], ids=str
+)
+def test_an_answer_that_cannot_be_one_is_no_log(tmp_path: Path, lie: dict[str, Any]) -> None:
+    """A reader would collect it, or go on from there, without end."""
+
+    async def scene(site: Site, context: zmq.asyncio.Context) -> None:
+        sock = site.agent(context, "n1")
+        await ask(sock, hello("n1"), Welcome)
+        reading = asyncio.create_task(site.fleet.read_log("n1", 1, 1, 0, 0, 100))
+        while not isinstance(asked := decode_to_agent(await asyncio.wait_for(sock.recv(), PATIENCE_S)), Read):
+            pass
+        await sock.send(encode(Chunk(**{"request": asked.request, "offset": 0, "data": b"log", "size": 3, **lie})))
+        with pytest.raises(JctError, match="node n1 did not answer what was asked of it"):
+            await reading
 
     run(scene, tmp_path)
