@@ -130,6 +130,8 @@ def test_the_audit_log_tells_moments_and_only_what_was_said(jct, living):
     assert re.search(r"until=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", reserved)
     assert "max_devices=4" in limited
     assert "None" not in reserved + limited
+    assert "capped_lease" not in limited
+    assert "create team nlp: " in limited
 
 
 def test_a_time_that_is_none_is_told_without_words_of_the_library(jct, living):
