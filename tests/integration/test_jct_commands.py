@@ -28,6 +28,14 @@ def test_ls_lists_what_lives_and_all_on_demand(jct, living, job_file):
     assert listed["now"].endswith("Z")
 
 
+def test_ls_of_nothing_says_where_the_rest_is(jct, living, job_file):
+    jct("cancel", submitted(jct, job_file()))
+    code, out, err = jct("ls")
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert "jct ls -a" in err
+    assert jct("ls", "-a")[2] == ""
+
+
 def test_ls_fetches_every_page(jct, living, job_file, monkeypatch):
     monkeypatch.setattr("scheduler.cli.client.PAGE", 3)
     ids = [submitted(jct, job_file()) for _ in range(8)]
@@ -243,7 +251,7 @@ def test_b45_any_name_can_be_listed_in_any_locale(living, jct, job_file, variabl
 
 def test_ls_imports_nothing_heavy(living):
     program = (
-        "import sys; from scheduler.cli.main import run; run(['ls']);"
+        "import sys; from scheduler.cli.main import run; run(['ls', '-a']);"
         "heavy = {'torch', 'fastapi', 'sqlmodel', 'sqlalchemy', 'matplotlib', 'numpy', 'httpx', 'zmq'};"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
