@@ -40,7 +40,7 @@ def run_demo(keep: Path | None, svg: Path | None) -> int:
     picture = Console(record=True, width=WIDTH + 4, file=io.StringIO(), highlight=False)
     with tempfile.TemporaryDirectory(prefix="jctd-demo-") as folder:
         state = keep or Path(folder)
-        cluster = LocalCluster(state)
+        cluster = LocalCluster(state, ends_with_us=True)
         try:
             cluster.start_daemon()
             for node in NODES:

@@ -96,8 +96,8 @@ def _range(range_: dict[str, str], now: str) -> str:
 
 
 def _start_title(state: str) -> str:
-    """A job that runs starts once more where it is preempted in most futures."""
-    return "Start" if state in ("PENDING", "HELD", "REQUEUED") else "Starts again"
+    """A job that runs starts once more where it is preempted in most futures; one that is probed is STARTING."""
+    return "Start" if state in ("PENDING", "HELD", "REQUEUED", "STARTING") else "Starts again"
 
 
 def _confidence(seen: dict[str, Any], now: str) -> str | None:

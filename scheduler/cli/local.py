@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from scheduler.core.errors import Code, JctError
 START_S = 60.0
 STOP_S = 10.0
 POLL_S = 0.02
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True)
@@ -21,11 +23,13 @@ class LocalCluster:
     """Everything lies below `state`: daemon/ with database, keys and log, agents/NODE/ with attempts and log.
 
     Ports 0 let the system choose. Stopping it leaves running jobs alone: the next start finds them again.
+    ends_with_us: its programs get SIGTERM when the thread that started them ends, be it by SIGKILL.
     """
 
     state: Path
     port: int = 0
     agents_port: int = 0
+    ends_with_us: bool = False
     daemon: "subprocess.Popen[bytes] | None" = None
     agents: "dict[str, subprocess.Popen[bytes]]" = field(default_factory=dict)
     facts: dict[str, object] = field(default_factory=dict)
@@ -48,7 +52,7 @@ class LocalCluster:
         self.daemon_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = ["scheduler.daemon", "--state", str(self.daemon_folder)]
         command += ["--port", str(self.port), "--agents-port", str(self.agents_port)]
-        self.daemon = _start([*command, *options], self.daemon_folder / "jctd.log")
+        self.daemon = self._start([*command, *options], self.daemon_folder / "jctd.log")
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if self.daemon.poll() is not None:
@@ -81,7 +85,7 @@ class LocalCluster:
             command.append("--run-as-root")  # whose cluster on their own machine this is may do so anyway
         if devices is not None:
             command += ["--devices", devices]
-        self.agents[node] = _start([*command, *options], folder / "agent.log")
+        self.agents[node] = self._start([*command, *options], folder / "agent.log")
 
     def check(self) -> None:
         """Raises JctError when a process has ended by itself."""
@@ -99,14 +103,28 @@ class LocalCluster:
         self.agents.clear()
         self.daemon = None
 
+    def _start(self, command: list[str], log: Path) -> "subprocess.Popen[bytes]":
+        """In a session of its own: Ctrl-C in a terminal reaches only `jct`, which then stops things in order."""
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", *command],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                preexec_fn=_ending_with(os.getpid()) if self.ends_with_us else None,
+            )
 
-def _start(command: list[str], log: Path) -> "subprocess.Popen[bytes]":
-    """In a session of its own, so that Ctrl-C in a terminal reaches only `jct`, which then stops things in order."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", *command],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-        )
+
+def _ending_with(parent: int) -> Callable[[], None]:
+    """For a child, before it becomes another program."""
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return ask
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

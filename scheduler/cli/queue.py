@@ -8,7 +8,7 @@ import typer
 
 from scheduler.cli.client import Client
 from scheduler.cli.options import Json, Width, table_width
-from scheduler.cli.output import print_json
+from scheduler.cli.output import print_json, say
 from scheduler.cli.table import job_table
 
 WATCH_S = 2.0
@@ -36,6 +36,8 @@ def ls(
         print_json(now=now, jobs=jobs[::-1])
     else:
         job_table(jobs[::-1], now, table_width(width)).print()
+        if not jobs and not filters["state"] and not all:
+            say("no job waits or runs; `jct ls -a` lists those that have ended, too")
 
 
 def _watch(client: Client, limit: int | None, filters: dict[str, Any], width: int | None) -> None:

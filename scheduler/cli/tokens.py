@@ -82,24 +82,31 @@ def _said(entry: dict[str, Any]) -> str:
     return ": ".join(part for part in (denied, what, _change(entry["old"], entry["new"])) if part)
 
 
+_UNSAID = frozenset({"name", "capped_lease"})
+"""Of something new: what it is called stands before, and what the core keeps of it is nobody's word."""
+
+
 def _change(old: Any, new: Any) -> str:
     """Only what differs, and of what is new only what has been said."""
     if not isinstance(new, dict):
         return ""
     if not isinstance(old, dict):
-        return ", ".join(_field(key, new[key], "=") for key in new if new[key] not in (None, "", []))
+        said = (key for key in new if new[key] not in (None, "", []) and key not in _UNSAID)
+        return ", ".join(_field(key, new[key], "=") for key in said)
     keys = [key for key in new if new[key] != old.get(key)]
     return ", ".join(f"{_field(key, old.get(key), ': ')} -> {_field('', new[key], '')}" for key in keys)
 
 
 def _field(key: str, value: Any, between: str) -> str:
-    """Moments are kept in microseconds, as which nobody reads them; None and lists are Python's words."""
+    """Moments are kept in microseconds, as which nobody reads them; None, True and lists are Python's words."""
     if key.endswith("_us") and isinstance(value, int):
         key = key.removesuffix("_us")
         value = datetime.fromtimestamp(value // 1_000_000, UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, list):
         value = ",".join(map(str, value))
-    return f"{key}{between}{'none' if value is None else value}"
+    if value is None or isinstance(value, bool):
+        value = str(value).lower()
+    return f"{key}{between}{value}"
 
 
 def usage(json: Json = False) -> None:

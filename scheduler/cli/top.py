@@ -27,7 +27,7 @@ from scheduler.cli.measured import (
     value,
 )
 from scheduler.cli.options import Id, Json, Width, table_width
-from scheduler.cli.output import print_json
+from scheduler.cli.output import folded, print_json
 from scheduler.cli.table import Column, job_table
 
 if TYPE_CHECKING:
@@ -84,11 +84,12 @@ def top(
         _watch(client, id, width)
     else:
         head, grids = _picture(*_ask(client, id), width)
-        print(head)
+        columns = table_width(width)
+        print("\n".join(folded(head, columns) if columns else [head]))
         for grid in grids:
             print()
             grid.print()
-        if notes := [line for at, grid in enumerate(grids) for line in footnotes(grid, 1 - at, table_width(width))]:
+        if notes := [line for at, grid in enumerate(grids) for line in footnotes(grid, 1 - at, columns)]:
             print("\n" + "\n".join(notes))
 
 

@@ -27,10 +27,10 @@ def run_up(devices: str | None, state: Path | None, port: int, agents_port: int,
     def stop(number: int, frame: FrameType | None) -> None:
         told.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, stop)
-    cluster = LocalCluster(state or state_folder(), port, agents_port)
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN  # under nohup it goes on
+    for number in (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])):
+        signal.signal(number, stop)
+    cluster = LocalCluster(state or state_folder(), port, agents_port, ends_with_us=True)
     try:
         cluster.start_daemon()
         _tell(cluster)

@@ -1,4 +1,4 @@
-"""`jct up` whose daemon or agent is killed ends all of it and says so; jobs go on, and the next `jct up` finds them."""
+"""`jct up` ends with its daemon, its agent or its own kill -9; jobs go on, and the next `jct up` finds them."""
 
 import json
 import os
@@ -51,19 +51,24 @@ def programs(process: "subprocess.Popen[str]") -> dict[str, psutil.Process]:
     return {"jctd" if "scheduler.daemon" in one.cmdline() else "agent": one for one in found}
 
 
-@pytest.mark.parametrize("killed", ["jctd", "agent"])
+@pytest.mark.parametrize("killed", ["jctd", "agent", "jct up"])
 def test_what_is_killed_takes_the_rest_along_and_jobs_go_on(tmp_path: Path, killed: str) -> None:
     with up(tmp_path) as (first, cluster):
         job = cluster.submit(work={"total": "100000000 steps"}, gpus=2)
         attempt = cluster.until_state(job, "RUNNING")["attempt"]
         ours = programs(first)
         assert ours.keys() == {"jctd", "agent"}
-        ours[killed].kill()
+        pids = [one.pid for one in ours.values()]
+        if killed == "jct up":
+            first.kill()
+        else:
+            ours[killed].kill()
         _, said = first.communicate(timeout=PATIENCE_S)
-        assert first.returncode == exits.UNREACHABLE
-        assert "was ended by signal 9" in said
-        assert "running jobs go on, and `jct up` finds them again" in said
-        assert not any(one.is_running() for one in ours.values())
+        if killed != "jct up":
+            assert first.returncode == exits.UNREACHABLE
+            assert "was ended by signal 9" in said
+            assert "running jobs go on, and `jct up` finds them again" in said
+        cluster.eventually(lambda: not any(map(psutil.pid_exists, pids)), "daemon and agent are gone")
         assert cluster.members(job).keys() == {0, 1}
     with up(tmp_path) as (_, cluster):
         seen = cluster.until_state(job, "RUNNING")

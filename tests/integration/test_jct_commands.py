@@ -28,6 +28,14 @@ def test_ls_lists_what_lives_and_all_on_demand(jct, living, job_file):
     assert listed["now"].endswith("Z")
 
 
+def test_ls_of_nothing_says_where_the_rest_is(jct, living, job_file):
+    jct("cancel", submitted(jct, job_file()))
+    code, out, err = jct("ls")
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert "jct ls -a" in err
+    assert jct("ls", "-a")[2] == ""
+
+
 def test_ls_fetches_every_page(jct, living, job_file, monkeypatch):
     monkeypatch.setattr("scheduler.cli.client.PAGE", 3)
     ids = [submitted(jct, job_file()) for _ in range(8)]
@@ -130,6 +138,8 @@ def test_the_audit_log_tells_moments_and_only_what_was_said(jct, living):
     assert re.search(r"until=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", reserved)
     assert "max_devices=4" in limited
     assert "None" not in reserved + limited
+    assert "capped_lease" not in limited
+    assert "create team nlp: " in limited
 
 
 def test_a_time_that_is_none_is_told_without_words_of_the_library(jct, living):
@@ -241,7 +251,7 @@ def test_b45_any_name_can_be_listed_in_any_locale(living, jct, job_file, variabl
 
 def test_ls_imports_nothing_heavy(living):
     program = (
-        "import sys; from scheduler.cli.main import run; run(['ls']);"
+        "import sys; from scheduler.cli.main import run; run(['ls', '-a']);"
         "heavy = {'torch', 'fastapi', 'sqlmodel', 'sqlalchemy', 'matplotlib', 'numpy', 'httpx', 'zmq'};"
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
