@@ -1,6 +1,7 @@
 """What `train` is asked for on its command line: a shape, and changes of it at fixed steps."""
 
 import argparse
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,9 +118,10 @@ def read_script(shape: Shape, changes: Sequence[str], moves: Sequence[str]) -> S
             if not colon:
                 raise BadRequest(f"{text!r}: write STEP:WHAT, such as 5:stages=2 or 8:2->1")
             found.append((_number("step", step, 2), rest, is_move))
-    steps = [step for step, _, _ in found]
-    if len(set(steps)) < len(steps):
-        raise BadRequest("two changes before one step; give each its own")
+    steps = Counter(step for step, _, _ in found)
+    if twice := [step for step, count in steps.items() if count > 1]:
+        hint = f"write them as one, such as {twice[0]}:stages=2,schedule=zb-h1, or give each its own"
+        raise BadRequest(f"two changes before step {twice[0]}: {hint}")
     made: list[tuple[int, Shape | Move]] = []
     present = shape
     for number, text, is_move in sorted(found):

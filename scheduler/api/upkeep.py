@@ -64,7 +64,9 @@ async def _may(caller: Caller, action: str, target: str) -> None:
 async def _drain(caller: Caller, name: str, known: bool, reason: str) -> Response:
     await _may(caller, "drain", name)
     if not known:
-        raise JctError(Code.NOT_FOUND, f"there is no {name.partition('/')[0]} {name.partition('/')[2][:200]!r}")
+        kind, _, id = name.partition("/")
+        listing = "jct nodes" if kind == "node" else "jct gpus"
+        raise JctError(Code.NOT_FOUND, f"there is no {kind} {id[:200]!r}", hint=f"list them: {listing}")
     drain = Drain(name=name, reason=reason, by=caller.user, since_us=caller.cluster.now_us())
     await acts.write(caller, drain)
     fields = {"reason": reason, "by": drain.by, "since": rfc3339(drain.since_us)}
@@ -103,7 +105,7 @@ async def reserve(body: NewReservation, caller: CallerDep, _: CanBeTried) -> Res
     state = caller.cluster.state
     unknown = [node for node in body.nodes if node not in state.nodes]
     if unknown:
-        raise JctError(Code.BAD_SPEC, f"there is no node {unknown[0]!r}", field="nodes")
+        raise JctError(Code.BAD_SPEC, f"there is no node {unknown[0]!r}", field="nodes", hint="list them: jct nodes")
     if body.name in state.reservations:
         raise JctError(Code.CONFLICT, f"there is a reservation {body.name!r} already")
     begin = begin_us(body.begin, caller.cluster.now_us())

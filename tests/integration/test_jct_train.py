@@ -118,7 +118,7 @@ def test_verify_finds_damage(job_file: Path, tmp_path: Path) -> None:
         (["--schedule", "zbv", "--stages", "3"], "holds 2 stages a rank"),
         (["--schedule", "nonsense"], "no schedule 'nonsense'"),
         (["--change", "5:stage=2"], "write stages=N"),
-        (["--change", "5:stages=2", "--change", "5:stages=3"], "two changes before one step"),
+        (["--change", "5:stages=2", "--change", "5:stages=3"], "two changes before step 5: write them as one"),
         (["--stages", "2", "--migrate", "3:2->0"], "neighbouring"),
         (["--change", "13:stages=2"], "a change before step 13: the job has 12 steps"),
         (["--profile", "profile.json"], "--profile needs 100 steps after the first 50"),
