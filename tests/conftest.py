@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and how hypothesis draws its examples."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,11 @@ settings.register_profile("repeatable", derandomize=True)  # what lands is judge
 settings.register_profile("random", print_blob=True)  # and new ones are sought by make test-long
 settings.register_profile("nightly", settings.get_profile("random"))  # and for the core many more, see how_many.py
 settings.load_profile(os.environ.get("JCT_TEST_EXAMPLES", "repeatable"))
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""What tests start is to hear them, as from a terminal, though a shell's `&` or nohup had these tests ignore them."""
 
 
 @pytest.fixture(scope="session")
