@@ -18,8 +18,9 @@ from pathlib import Path
 from agent.forest import file
 from agent.forest.campaign import Bench, Moment
 from agent.forest.contested import SMOOTHED
+from agent.forest.felt import felt
 from agent.forest.model import Model
-from agent.forest.predictor import SHIPPED, felt
+from agent.forest.predictor import SHIPPED
 from agent.forest.workbench import Disturbance, Pipeline, disturbed, pipeline
 from agent.telemetry.sampler import EVERY_S
 
@@ -99,7 +100,7 @@ def step_s(job: Pipeline, moment: Moment) -> float:
 
 
 def predicted(model: Model, moment: Moment) -> list[float]:
-    return [max(1.0, model.predict(values, model.hardware).slowdown * felt(values)) for values in moment.values]
+    return [felt(model.predict(values, model.hardware).slowdown, values) for values in moment.values]
 
 
 if __name__ == "__main__":

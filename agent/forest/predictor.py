@@ -14,6 +14,7 @@ from agent.damping import Damping
 from agent.forest import file
 from agent.forest.contested import Contest
 from agent.forest.features import Features, Values
+from agent.forest.felt import computed, felt
 from agent.forest.file import BadModel
 from agent.forest.model import LEAST_CONFIDENCE, Hardware, Model
 from agent.forest.observed import Observed, Ratio
@@ -125,7 +126,7 @@ class Predictor:
             slowdown = self._forest(device, values[device.id], device.id in gangs) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
             if ratio is not None and device.kind in self._hardware and not self._calibrating():
-                self.window.take(device.id, self._hardware[device.kind], values[device.id], ratio.middle, now_s)
+                self._learn(device, values[device.id], ratio.middle, now_s)
         self._forget(device.id for device in telemetry.devices)
         return replace(
             telemetry, devices=tuple(found), predictor=self._choice.about, fallback=self._choice.fallback
@@ -144,10 +145,16 @@ class Predictor:
         found = model.predict(values, self._hardware[device.kind])
         if found.confidence < LEAST_CONFIDENCE:
             return None
-        ratio, low, high = (max(1.0, one * felt(values)) for one in (found.slowdown, found.low, found.high))
+        of_stage = found.slowdown, found.low, found.high
+        ratio, low, high = (felt(one, values) for one in of_stage) if device.kind == "cpu" else of_stage
         return Slowdown(
             device=device.id, ratio=ratio, low=low, high=high, confidence=found.confidence, source=Source.FOREST
         )
+
+    def _learn(self, device: DeviceSample, values: Values, ratio: float, now_s: float) -> None:
+        of_stage = computed(ratio, values) if device.kind == "cpu" else ratio
+        if of_stage is not None:
+            self.window.take(device.id, self._hardware[device.kind], values, of_stage, now_s)
 
     def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
         if slowdown is None:
@@ -171,21 +178,6 @@ class Predictor:
     def _forget(self, present: Iterable[str]) -> None:
         for id in self._contests.keys() - set(present):
             del self._contests[id]
-
-
-def felt(values: Values) -> float:
-    """What part of a stage's slowdown its job feels, at most 1. A forest tells how much longer the stage computes;
-    while it sleeps anyway, for its neighbours' messages or its data, that others have its core costs nothing.
-
-    With w the part of the ready time, and W the part of all time, in which the member waits for the core, its stage
-    takes 1 / (1 - w) times as long, and its step 1 / (1 - W).
-    """
-    busy, wait = values["own_busy_percent"], values["own_wait_percent"]
-    if busy is None or wait is None or not 0 < wait < 100:
-        return 1.0
-    of_ready = wait / 100
-    of_all = min(of_ready, busy / 100 * of_ready / (1 - of_ready))
-    return (1 - of_ready) / (1 - of_all)
 
 
 def is_disturbed(values: Values) -> bool:

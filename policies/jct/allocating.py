@@ -4,7 +4,9 @@ A job that cannot run at all gets its reason before the allocator sees it; one t
 reason afterwards.
 """
 
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from policies.ir.plan import ParallelPlan
 from policies.jct.demands import Demands, room_name
@@ -38,8 +40,10 @@ class AllocatingPolicy:
                 waits.append(reason)
             else:
                 asked.append(job)
-        grants = self.allocator.allocate(demands.problem(asked), effort)
-        return _Answer(demands).decisions(grants, waits)
+        problem = demands.problem(asked)
+        decisions = _Answer(demands).decisions(self.allocator.allocate(problem, effort), waits)
+        settles_s = self.allocator.settles_in_s(problem)
+        return replace(decisions, again_in_s=settles_s) if math.isfinite(settles_s) else decisions
 
     def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
         demands = Demands(snapshot)

@@ -97,7 +97,7 @@ class Demands:
             frozen=not job.pending and (not job.preemptible or len(open_) < len(held)),
             asked=job.preferred, avoid=self._avoid(job), level=job.priority, min_devices=max(1, shield),
             expects=0 if known else job.menu.min_devices - 1, holders=self.holders(job), shield=shield,
-            queue=job.queue, past_gpu_s=job.past_gpu_s, slowdown=self._slowdown(held) if open_ else None,
+            queue=job.queue, past_gpu_s=job.past_gpu_s, slowdown=self._slowdown(held),
         )  # fmt: skip
 
     def _room(self, key: tuple[str, str], devices: list[DeviceView]) -> NodeRoom:

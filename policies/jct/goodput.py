@@ -8,6 +8,7 @@ Choose at most one option a job, within the devices of each kind, so that the su
 is least, with a penalty for each job that gets nothing. p is negative: the worst-off count most.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,6 +38,9 @@ class Goodput:
             return ()
         chosen = _solve(works, choices, rooms, effort) or _greedy(choices, rooms)
         return _place(works, chosen, rooms)
+
+    def settles_in_s(self, problem: Problem) -> float:
+        return math.inf
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""

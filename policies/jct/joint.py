@@ -83,7 +83,7 @@ class Pass:
 
     def present_cost(self, work: Work) -> float:
         assert work.current is not None
-        return work.left_s * self.rate(work, work.current) * self.rooms.slowdown_of(work.job)
+        return work.left_s * self.rate(work, work.current)
 
     def movable(self, work: Work) -> bool:
         job = work.job
@@ -167,6 +167,12 @@ class Joint:
         kept = any(starves(self.settings.bound, work) for work in blocked)
         return blocked if kept else _start(now, blocked)
 
+    def settles_in_s(self, problem: Problem) -> float:
+        now = self._pass(problem, Rooms.of(problem), {}, 0)
+        works = (look_at(job, now.rooms.kinds) for job in problem.jobs if job.placement and not job.frozen)
+        left_s = (now.settles_s(work) for work in works if work.current is not None)
+        return min((seconds for seconds in left_s if seconds > 0.0), default=math.inf)
+
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The order of starts; options by what they cost."""
         now = self._pass(problem, Rooms.of(problem), {work.job.id: work for work in waiting}, 0)
@@ -245,11 +251,11 @@ def _improve(now: Pass) -> None:
             slowed = now.rooms.slowdown(placement, given=work.job.placement)
             if placement and now.cost(work, option) * slowed < bounds[id]:
                 now.grant(work, option, placement)
-                now.calmer.update([id] if slowed < now.rooms.slowdown_of(work.job) else [])
+                now.calmer.update([id] if slowed < work.job.slowdown else [])
                 break
         else:
             now.rooms.take(work.job.placement, work.job)
     for _, id, better in wanted:
         work = now.works[id]
-        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / now.rooms.slowdown_of(work.job):
+        if id not in now.grants and now.cost(work, better[0]) < bounds[id] / work.job.slowdown:
             make_room(now, work)

@@ -35,6 +35,9 @@ class Levels:
             return self._allocator.allocate(problem, effort)
         return _Descent(problem, self._allocator, effort, self._patience).run()
 
+    def settles_in_s(self, problem: Problem) -> float:
+        return self._allocator.settles_in_s(problem)
+
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
 

@@ -42,6 +42,9 @@ class Fifo:
                     shadow_s = _fits_in_s(rooms, options[0], ends, work.job)
         return tuple(grants)
 
+    def settles_in_s(self, problem: Problem) -> float:
+        return math.inf
+
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=by_age)]
 
@@ -94,6 +97,9 @@ class Preempting:
 
     def blocked(self, work: Work, book: "Book", fixed: Sequence[Work]) -> None:
         """A waiting job finds no place when its turn has come. fixed: jobs that are left as they are."""
+
+    def settles_in_s(self, problem: Problem) -> float:
+        return math.inf
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, asked_options(work)) for work in sorted(waiting, key=lambda w: (*self.key(w), w.job.id))]

@@ -82,8 +82,8 @@ class JobDemand:
     level: strict priority; see `levels`. expects: devices that it will want besides when it has been probed.
     holders: names under which caps count it. shield: while it runs it keeps at least so many devices; 0 where all may
     be taken from it. queue: where it waits.
-    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work. slowdown: of the
-    devices that it runs on; None for that of its nodes.
+    past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work. slowdown: how many
+    times as long its steps take where it runs, because of whoever else is there.
     """
 
     id: str
@@ -107,7 +107,7 @@ class JobDemand:
     shield: int = 0
     queue: str = ""
     past_gpu_s: tuple[float, ...] = ()
-    slowdown: float | None = None
+    slowdown: float = 1.0
 
     @property
     def waits(self) -> bool:
@@ -157,6 +157,11 @@ class Allocator(Protocol):
     """Deterministic and pure. effort bounds its search in steps of its own; any effort gives a valid answer."""
 
     def allocate(self, problem: Problem, effort: int) -> tuple[Grant, ...]: ...
+
+    def settles_in_s(self, problem: Problem) -> float:
+        """Seconds until a running job that is left alone now, since it has just changed, may be changed again: then the
+        answer may be another one though nothing has happened. Infinite where there is none."""
+        ...
 
     def terms(self, work: "Work", among: "Sequence[Work]") -> "tuple[Term, ...]":
         """What a job's place in that order is made of, among all jobs of the cluster."""

@@ -29,6 +29,11 @@ class Queues:
         jobs_by_id = {job.id: job for job in problem.jobs}
         return tuple(grant for grant in grants.values() if _changes(jobs_by_id[grant.id], grant))
 
+    def settles_in_s(self, problem: Problem) -> float:
+        """Of the cluster's policy and of the queues' own."""
+        asked = [self._allocator, *(self._find(policy) for policy in problem.policies.values())]
+        return min(allocator.settles_in_s(problem) for allocator in asked)
+
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return self._allocator.claims(problem, waiting)
 

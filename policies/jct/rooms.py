@@ -54,10 +54,6 @@ class Rooms:
         node = self.nodes[number]
         return node.slowed(devices, taken=max(0, node.free - (self._free[number] - given)))
 
-    def slowdown_of(self, job: JobDemand) -> float:
-        """How many times as long a step of a running job takes, where it is."""
-        return job.slowdown if job.slowdown is not None else self.slowdown(job.placement)
-
     def calmest(self, kinds: Iterable[str]) -> float:
         """The least slowdown of any node of these kinds, whether there is room or not."""
         if not self._slow:

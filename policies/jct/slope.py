@@ -5,6 +5,7 @@ speed, relative to its speed at the asked size, grows most per device. A running
 where its devices bring more to others, and only when its restart is small beside its life.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
@@ -28,11 +29,17 @@ class Slope:
         rooms = Rooms.of(problem)
         works = [work for job in problem.jobs if not job.fixed and (work := look_at(job, rooms.kinds)).options]
         works.sort(key=by_age)
-        free = [work for work in works if work.current is None or _settled(work)]
+        free = [work for work in works if work.current is None or _settles_s(work) <= 0.0]
         for work in free:
             rooms.give(work.job.placement, work.job)
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
+
+    def settles_in_s(self, problem: Problem) -> float:
+        kinds = {node.id: node.kind for node in problem.nodes}
+        works = (look_at(job, kinds) for job in problem.jobs if job.placement and not job.frozen)
+        left_s = (_settles_s(work) for work in works if work.current is not None)
+        return min((seconds for seconds in left_s if seconds > 0.0), default=math.inf)
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
@@ -42,9 +49,9 @@ class Slope:
         return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
 
 
-def _settled(work: Work) -> bool:
+def _settles_s(work: Work) -> float:
     assert work.current is not None
-    return work.job.since_change_s >= LIFE * work.current.restart_s
+    return LIFE * work.current.restart_s - work.job.since_change_s
 
 
 def _targets(works: list[Work], left: Counter[str]) -> dict[str, Option]:

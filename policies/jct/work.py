@@ -28,10 +28,10 @@ class Work:
 
     @property
     def left_s(self) -> float:
-        """Seconds to the end if a running job keeps what it has."""
+        """Seconds to the end if a running job keeps what it has, and whoever slows it stays."""
         assert self.current is not None
         starting = max(0.0, self.current.restart_s - self.job.since_change_s)
-        return starting + self.steps * self.current.step_time_s
+        return starting + self.steps * self.current.step_time_s * self.job.slowdown
 
     @property
     def least_gpu_s(self) -> float:

@@ -54,10 +54,13 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """The answer to one snapshot. Jobs not named keep what they have. A preemption or a resize of one job may make
-    room for several others."""
+    room for several others.
+
+    again_in_s: when the policy wants to be asked again, though nothing may have happened by then."""
 
     version: int
     starts: tuple[Start, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     waits: tuple[Wait, ...] = ()
     resizes: tuple[Resize, ...] = ()
+    again_in_s: float | None = None

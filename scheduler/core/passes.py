@@ -29,6 +29,9 @@ from scheduler.core.state import State
 from scheduler.core.turn import Turn
 from scheduler.protocol.plausible import LONGEST_S, is_plan
 
+AGAIN_S = 1.0
+"""A policy that wants to be asked again without anything having happened waits so long at least."""
+
 
 def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = HALF_LIFE_S) -> Plan | None:
     """The next question to the policy, or None while one is open, nothing has changed, or the last is too fresh.
@@ -37,7 +40,7 @@ def take_plan(state: State, now: int, gap_s: float = 0.0, half_life_s: float = H
     """
     if state.planning or not state.plan_wanted or now < state.planned_us + us(gap_s):
         return None
-    state.planning, state.plan_wanted, state.planned_us = True, False, now
+    state.planning, state.plan_wanted, state.planned_us, state.again_us = True, False, now, 0
     return Plan(take_snapshot(state, now, half_life_s))
 
 
@@ -53,6 +56,8 @@ def planned(turn: Turn, event: Planned) -> None:
     for victim in victims:
         _preempt(turn, victim)
     _commit(turn, moves, event.nonce)
+    if decisions.again_in_s is not None and 0 <= decisions.again_in_s <= LONGEST_S:  # so for what is no number
+        turn.state.again_us = max(turn.state.planned_us + us(decisions.again_in_s), turn.now + us(AGAIN_S))
     binder = Binder(turn.state, turn.now)
     for wait in decisions.waits:
         _explain(turn, binder.binding(wait))

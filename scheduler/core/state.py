@@ -160,7 +160,8 @@ class State:
     the step times that its attempts have shown, by device kind and plan.
     took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
     sample of each node. contested: devices that are slowed down now. said: how often agents have caused events of each
-    kind lately.
+    kind lately. planned_us: of the newest snapshot for a pass. again_us: when the policy wants to be asked again; 0
+    where it does not.
     """
 
     epoch: int
@@ -212,6 +213,7 @@ class State:
     planning: bool = False
     plan_wanted: bool = False
     planned_us: int = 0
+    again_us: int = 0
 
     def put(self, entity: Entity, out: Effects) -> None:
         """Replace an entity and note it for the commit. Closed leases leave memory; forbidden transitions raise."""

@@ -35,7 +35,9 @@ def tick(turn: Turn) -> None:
         elif job.state is JobState.QUEUED and _begins_by(state, job, turn.now):
             turn.replan()
     living = any(job.state is not JobState.DONE for job in state.jobs.values())
-    if living and turn.now >= state.planned_us + us(cfg.replan_s):
+    again = 0 < state.again_us <= turn.now
+    if living and (again or turn.now >= state.planned_us + us(cfg.replan_s)):
+        state.again_us = 0
         turn.replan()
 
 
@@ -44,6 +46,8 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
     due = [now + us(cfg.replan_s)]
     if cfg.pass_gap_s and state.plan_wanted and not state.planning:
         due.append(state.planned_us + us(cfg.pass_gap_s))
+    if state.again_us:
+        due.append(state.again_us)
     for job in state.jobs.values():
         if job.state is JobState.QUEUED:
             due += _queued_until(state, job)

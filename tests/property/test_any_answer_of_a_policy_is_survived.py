@@ -30,6 +30,7 @@ ANSWERS = st.builds(
     preempts=st.lists(st.builds(Preempt, IDS, IDS), max_size=3).map(tuple),
     waits=st.lists(st.builds(Wait, IDS, st.text(max_size=9), st.text(max_size=9), SECONDS), max_size=3).map(tuple),
     resizes=st.lists(st.builds(Resize, IDS, GANGS, PLANS, SECONDS), max_size=3).map(tuple),
+    again_in_s=SECONDS,
 )
 
 

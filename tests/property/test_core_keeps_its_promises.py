@@ -1,5 +1,6 @@
 """The core under random events, with agents that restart, reboot and fall silent and a wire that loses messages."""
 
+import math
 from collections.abc import Sequence
 from random import Random
 
@@ -38,6 +39,9 @@ class Restless:
             if placement or job.placement:
                 grants.append(Grant(job.id, placement, option.plan if option is not None and placement else None))
         return tuple(grants)
+
+    def settles_in_s(self, problem: Problem) -> float:
+        return math.inf
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         return [(work, work.options) for work in waiting]

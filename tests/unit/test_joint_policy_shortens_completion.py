@@ -140,8 +140,8 @@ def placed(*jobs: JobDemand, rooms: tuple[NodeRoom, ...]) -> dict[str, dict[str,
     return {grant.id: dict(grant.placement) for grant in Joint().allocate(Problem(0.0, rooms, jobs), 1000)}
 
 
-def on_n0(steps: float = 1e5) -> JobDemand:
-    return JobDemand("run", 1e4, RIGID, steps, 1e4, 0, 1e4, placement={"n0": 4}, plan="four")
+def on_n0(slowdown: float, steps: float = 1e5) -> JobDemand:
+    return JobDemand("run", 1e4, RIGID, steps, 1e4, 0, 1e4, placement={"n0": 4}, plan="four", slowdown=slowdown)
 
 
 def test_a_job_goes_where_it_is_calmer_and_never_waits_for_what_is_nowhere() -> None:
@@ -169,15 +169,24 @@ def test_calm_devices_that_one_job_has_got_are_not_counted_for_the_next() -> Non
 
 
 def test_a_running_job_moves_away_from_a_neighbour_where_that_pays() -> None:
-    assert placed(on_n0(), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {"run": {"n1": 4}}
-    assert placed(on_n0(steps=50), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {}
+    assert placed(on_n0(1.5), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {"run": {"n1": 4}}
+    assert placed(on_n0(1.5, steps=50), rooms=beside_neighbours(1.5, 1.0, free=(0, 4))) == {}
 
 
 def test_a_neighbour_is_no_reason_to_change_where_it_is_no_calmer() -> None:
-    assert placed(on_n0(), rooms=beside_neighbours(3.0, free=(0,))) == {}
-    assert placed(on_n0(), rooms=beside_neighbours(3.0, 3.0, free=(0, 4))) == {}
+    assert placed(on_n0(3.0), rooms=beside_neighbours(3.0, free=(0,))) == {}
+    assert placed(on_n0(3.0), rooms=beside_neighbours(3.0, 3.0, free=(0, 4))) == {}
 
 
 def test_nobody_makes_room_for_a_job_that_flees_from_a_neighbour() -> None:
     calm = JobDemand("calm", 1e4, RIGID, 1e6, 1e4, 0, 1e4, placement={"n1": 4}, plan="four")
-    assert placed(on_n0(), calm, rooms=beside_neighbours(3.0, 1.0, free=(0, 0))) == {}
+    assert placed(on_n0(3.0), calm, rooms=beside_neighbours(3.0, 1.0, free=(0, 0))) == {}
+
+
+def test_a_job_that_a_neighbour_slows_makes_room_as_it_would_alone() -> None:
+    """It runs for thrice as long as without the neighbour, so to wait for its end is no better than ever."""
+    two = Options([Option("gpu", 2, 1.0, 10.0, "two", (2,))])
+    sizes = Options(Option("gpu", n, 4 / n, 10.0, f"p{n}", (n,)) for n in (1, 2, 3, 4))
+    large = JobDemand("large", 1e3, sizes, 60.0, 1e3, 0, 1e3, placement={"n0": 4}, plan="p4", slowdown=3.0)
+    small = JobDemand("small", 0.0, two, 60.0)
+    assert placed(large, small, rooms=beside_neighbours(3.0, free=(0,))) == {"large": {"n0": 2}, "small": {"n0": 2}}

@@ -25,7 +25,8 @@ from policies.model.profile import LayerProfile, ModelProfile
 from policies.registry import ALLOCATORS, find
 
 EVERY = pytest.mark.parametrize("policy", sorted(ALLOCATORS))
-HOUR_US = 3_600_000_000
+US = 1_000_000
+HOUR_US = 3_600 * US
 
 
 def nodes(count: int = 2, each: int = 4, **more: object) -> tuple[DeviceView, ...]:
@@ -168,6 +169,21 @@ def test_two_jobs_do_not_flee_to_the_same_calm_devices() -> None:
     second, devices = running(job(2, 2, 2, steps=10**7), ("n0d2", "n0d3"), devices)
     [resize] = decide("jct", snapshot([first, second], devices, HOUR_US)).resizes
     assert set(resize.devices) == {"n0d4", "n0d5"}
+
+
+@pytest.mark.parametrize("policy", ["jct", "slope"])
+def test_a_policy_asks_to_be_asked_again_when_a_job_that_it_left_alone_may_be_changed(policy: str) -> None:
+    """Here the one that waits finds no room before: nothing else would bring a pass at that moment."""
+    view, devices = running(job(1, 1, 4, steps=10**7), ("n0d0", "n0d1", "n0d2", "n0d3"), nodes(1))
+    young = [replace(view, changed_us=HOUR_US - US), job(2, 2, 2)]
+    answer = decide(policy, snapshot(young, devices, HOUR_US))
+    assert not answer.starts
+    assert answer.again_in_s is not None
+    later = HOUR_US + round(answer.again_in_s * US)
+    assert not decide(policy, snapshot(young, devices, later - 1000)).starts
+    assert decide(policy, snapshot(young, devices, later + 1000)).starts
+    settled = [replace(view, changed_us=0)]
+    assert decide(policy, snapshot(settled, devices, HOUR_US)).again_in_s is None
 
 
 def test_heavy_boundaries_do_not_cross_nodes() -> None:
