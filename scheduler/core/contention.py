@@ -71,7 +71,7 @@ def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
 def _note(turn: Turn, kind: str, id: str, text: str) -> None:
     """About the job on it as well, if there is one."""
     device = turn.state.devices[id]
-    held = (one for one in turn.state.leases.values() if one.device == id and one.state is LeaseState.HELD)
+    held = (lease for lease in turn.state.leases_on(id) if lease.state is LeaseState.HELD)
     job = next((lease.job for lease in held if lease.job in turn.state.jobs), None)
     if turn.note(kind, f"GPU {device.index}: {text}", job=job, node=device.node, data={"device": id}):
         turn.replan()
