@@ -23,8 +23,9 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class Pace:
-    """Of one plan of one program. free_s: the smallest median that CALM step times in a row have had: a single quick
-    step is luck, ten in a row are not. It never grows, so that a long disturbance does not become the normal."""
+    """Of one plan of one program, at one batch size. free_s: the smallest median that CALM step times in a row have
+    had: a single quick step is luck, ten in a row are not. It never grows, so that a long disturbance does not
+    become the normal."""
 
     free_s: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=CALM))
@@ -64,7 +65,7 @@ class Observed:
             report = plausible(told)
             if report.step is None or report.step_time_s is None:
                 continue
-            key = target.spec.spec_key or target.job, report.plan or target.plan, len(target.ranks)
+            key = target.spec.spec_key or target.job, report.plan or target.plan, len(target.ranks), report.batch
             pace = self._paces.pop(key, None) or Pace()
             self._paces[key] = pace  # the last used is the last to go
             pace.add(report.step, report.step_time_s)

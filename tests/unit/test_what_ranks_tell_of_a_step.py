@@ -127,6 +127,17 @@ def test_a_links_time_is_told_without_comparing_clocks(offset_s: float) -> None:
     assert links.transfers_s()[0, 1] == (1000, pytest.approx(0.020))
 
 
+def test_a_link_of_which_one_way_was_seen_is_not_known_yet() -> None:
+    """Receivers tell when a message came only where they waited for it, and rank 1's machine is up an hour longer."""
+    links = Links()
+    for _ in range(3):
+        links.take(reading(passages=(Passage(Route(0, 1, 1000), 3600.020),)))
+    assert links.transfers_s() == {}
+    for _ in range(3):
+        links.take(reading(passages=(Passage(Route(1, 0, 1000), -3599.980),)))
+    assert links.transfers_s() == {(0, 1): (1000, pytest.approx(0.020))}
+
+
 def test_a_link_that_is_slowed_four_times_is_reported_so() -> None:
     made = Estimator(PROFILE, PLAN)
 
@@ -197,6 +208,7 @@ def test_noise_is_no_disturbance() -> None:
     [
         ({}, Forecast(2.0, 1.5)), ({"contested": False}, Forecast()), ({"confidence": 0.2}, Forecast()),
         ({"source": Source.OBSERVED}, Forecast()),
+        ({"ratio": 1.25, "low": 1.1, "stage_ratio": 2.5, "stage_low": 1.8}, Forecast(2.5, 1.8)),
     ],
 )  # fmt: skip
 def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], believed: Forecast) -> None:

@@ -62,9 +62,10 @@ class Part:
 
 def foreseen(told: Slowdown | None) -> Forecast:
     """What a forest predicts with some confidence of a contested device: what was observed in steps is seen here
-    sooner."""
-    trusted = told is not None and told.contested and told.source is Source.FOREST and told.confidence >= CONFIDENT
-    return Forecast(told.ratio, told.low) if told is not None and trusted else Forecast()
+    sooner. Of the stage's computing where that is told, since that is what a cut moves; an older agent tells steps."""
+    if told is None or not told.contested or told.source is not Source.FOREST or told.confidence < CONFIDENT:
+        return Forecast()
+    return Forecast(told.stage_ratio or told.ratio, told.stage_low or told.low)
 
 
 def _stamped(step: int, steps: int) -> bool:
