@@ -14,7 +14,7 @@ from agent.damping import Damping
 from agent.forest import file
 from agent.forest.contested import Contest
 from agent.forest.features import Features, Values
-from agent.forest.felt import computed, felt
+from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.file import BadModel
 from agent.forest.model import LEAST_CONFIDENCE, Hardware, Model
 from agent.forest.observed import Observed, Ratio
@@ -149,11 +149,14 @@ class Predictor:
         found = model.predict(values, self._hardware[device.kind])
         if found.confidence < LEAST_CONFIDENCE:
             return None
-        of_stage = found.slowdown, found.low, found.high
-        ratio, low, high = (felt(one, values) for one in of_stage) if device.kind == "cpu" else of_stage
+        of_stage = of_step = [found.slowdown, found.low, found.high]
+        if device.kind == "cpu":
+            of_stage = [at_least_waited(one, values) for one in of_stage]
+            of_step = [felt(one, values) for one in of_stage]
+        ratio, low, high = of_step
         return Slowdown(
             device=device.id, ratio=ratio, low=low, high=high, confidence=found.confidence, source=Source.FOREST,
-            stage_ratio=found.slowdown, stage_low=found.low,
+            stage_ratio=of_stage[0], stage_low=of_stage[1],
         )  # fmt: skip
 
     def _learn(self, device: DeviceSample, values: Values, ratio: float, now_s: float) -> None:

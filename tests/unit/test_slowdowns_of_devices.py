@@ -16,7 +16,7 @@ from agent.devices import KnownGpus
 from agent.devices.scripted import Scripted
 from agent.forest import file
 from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
-from agent.forest.felt import computed, felt
+from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.model import ANY, Hardware
 from agent.forest.observed import CALM, Observed, Pace
 from agent.forest.predictor import SHIPPED, Predictor, choose, is_disturbed
@@ -442,6 +442,9 @@ def test_a_job_never_feels_more_than_its_stage_nor_more_than_all_that_it_ran_and
     assert 1.0 <= step <= max(stage, 1 / (1 - wait / 100)) * (1 + 1e-9)
     ran = min(busy, 100 - wait)
     assert step * (1 - ran / (100 - wait)) <= 1 + 1e-9
+    computes = at_least_waited(stage, own(busy, wait))
+    assert felt(computes, own(busy, wait)) == pytest.approx(step)
+    assert computes >= step * (1 - 1e-9), "a stage is a part of its step"
 
 
 @given(st.floats(20.5, 100), st.floats(0, 60), st.floats(1, 10))

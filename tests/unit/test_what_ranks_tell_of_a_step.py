@@ -1,5 +1,7 @@
 """Statistics ride on a step's all-reduce: every rank sets its own places, and the sum is what all of them told."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from worker.adapt.diagnosis import diagnose, loader_bound, telemetry
 from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links
 from worker.adapt.forecast import Forecast
 from worker.adapt.meter import Meter, StageTimes
-from worker.adapt.part import foreseen
+from worker.adapt.part import Part, foreseen
 from worker.adapt.situation import Situation
 from worker.adapt.statistics import Layout, Memory, Passage, Reading, Route, routes_of
 from worker.shapes import Shape
@@ -193,6 +195,17 @@ def test_stages_and_links_are_told_as_numbers() -> None:
     (link,) = told["links"]
     assert link["ranks"] == (0, 1)
     assert link["bandwidth_bytes_per_s"] == pytest.approx(100_000)
+
+
+def test_while_a_batch_ramps_up_a_step_counts_as_one_of_the_whole_batch() -> None:
+    """Else a change that was confirmed while it grew would look as if it had made steps longer."""
+    ramp = SimpleNamespace(plan=PLAN, routes={1: ()}, microbatches_at=lambda step: 2 if step < 5 else 4)
+    told: list[float] = []
+    adapter = SimpleNamespace(take=lambda reading, step, step_s: told.append(step_s))
+    part = Part(ramp, Meter(), None, None, adapter, 0.9, lambda: None)  # type: ignore[arg-type]
+    for boundary, step_s in ((5, 1.0), (6, 2.0)):
+        part.take([0.0] * part.size(boundary - 1, 1), boundary, 1, step_s)
+    assert told == [2.0, 2.0]
 
 
 def test_noise_is_no_disturbance() -> None:

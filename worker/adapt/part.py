@@ -50,9 +50,11 @@ class Part:
         return self._layout(steps).size(_stamped(step, steps))
 
     def take(self, vector: Sequence[float], step: int, steps: int, step_s: float) -> None:
-        """What all ranks told of `steps` steps up to `step`; for the adapter."""
+        """What all ranks told of `steps` steps up to `step`; for the adapter, which compares steps of whole batches."""
         if self.adapter is not None:
-            self.adapter.take(self._layout(steps).read(vector), step, step_s)
+            ran = self._generation.microbatches_at(step - steps)  # fewer than planned while the batch ramps up
+            whole_s = step_s * self._generation.plan.microbatches / ran
+            self.adapter.take(self._layout(steps).read(vector), step, whole_s)
 
     def _layout(self, steps: int) -> Layout:
         if steps not in self._layouts:
