@@ -118,7 +118,7 @@ class Predictor:
         gangs = {target.device: (target.job, target.attempt) for target, _ in running}
         own = self._members.read(pids)
         values = self._features.of(telemetry, now_s, own, gangs)
-        ratios = self._observed.take(running)
+        ratios = self._observed.take(running, {device.id: device.kind for device in telemetry.devices})
         found = []
         alone = {target.device for target, _ in running if len(target.ranks) == 1}
         for device in telemetry.devices:

@@ -110,6 +110,18 @@ def test_a_baseline_is_kept_for_each_plan_and_outlives_an_attempt():
     assert observed.take([(other, wide(again[1], step=9))]) == {}
 
 
+def test_a_gang_that_is_spread_or_on_other_devices_now_is_slowed_by_no_neighbour():
+    """The same plan, at first on two devices of this node, then with one of them elsewhere, then on slower ones."""
+    observed, kinds = Observed(), {"d": "H200", "e": "H200", "f": "A100", "g": "A100"}
+    for at, devices in enumerate(("de", "d", "fg")):
+        for step in range(20):
+            gang = [member(device, number, 2) for number, device in enumerate(devices)]
+            said = {"step": 20 * at + step, "step_time_s": 0.1 * (1 + at)}
+            gang[0] = member(devices[0], 0, 2, **said)
+            found = observed.take(gang, kinds)
+        assert found[1, 1].middle == 1.0, devices
+
+
 def test_a_step_of_a_larger_batch_takes_longer_and_nobody_slows_it():
     observed = Observed()
     for step in range(40):
