@@ -2,7 +2,7 @@
 
 import math
 
-from scheduler.core.entities import LeaseState
+from scheduler.core.entities import LeaseState, NodeState
 from scheduler.core.events import NodeHeard
 from scheduler.core.state import Contested, State
 from scheduler.core.turn import Turn
@@ -45,7 +45,9 @@ def slowdown_of(state: State, device: str) -> float:
 
 def _shares_machine(state: State, node: str) -> bool:
     boot = state.nodes[node].boot
-    return any(other.boot == boot for other in state.nodes.values() if other.id != node)
+    return any(
+        other.boot == boot for other in state.nodes.values() if other.id != node and other.state is not NodeState.LOST
+    )
 
 
 def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
