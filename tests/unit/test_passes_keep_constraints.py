@@ -262,3 +262,24 @@ def test_nobody_waits_for_devices_that_are_reserved_for_others(policy: str) -> N
     devices = tuple(replace(d, reserved_for="vision" if d.node != "n0" else "") for d in nodes(8, 2))
     found = started(decide(policy, snapshot([grows_to(16, preferred=16)], devices)))
     assert all(id.startswith("n0") for id in found[1])
+
+
+@PRIORITY_TOO
+@pytest.mark.parametrize("probed", [True, False])
+def test_b43_the_reason_speaks_of_devices_that_the_job_may_use(policy: str, probed: bool) -> None:
+    calm = tuple(replace(d, id=f"a{d.id}", node="a", kind="a100") for d in nodes(1))
+    busy = tuple(replace(d, kind="v100", holder=9) for d in nodes(1, 2))
+    holder = replace(job(9, 2, 2), state=JobState.RUNNING, devices=tuple(d.id for d in busy))
+    waiting = replace(job(1, probed=probed), device_kinds=("v100",))
+    [wait] = decide(policy, snapshot([holder, waiting], calm + busy)).waits
+    assert (wait.code, wait.text) == ("Resources", "It needs 1 of 2 v100 devices; none is free.")
+
+
+@EVERY
+def test_b43_of_several_kinds_the_reason_is_that_of_the_nearest(policy: str) -> None:
+    busy = tuple(replace(d, id=f"a{d.id}", node="a", kind="a100", holder=9) for d in nodes(1))
+    some = tuple(replace(d, kind="v100", holder=None if d.id == "n0d0" else 8) for d in nodes(1))
+    holders = [replace(job(8 + (d is busy), 3, 4), state=JobState.RUNNING, devices=tuple(x.id for x in d if x.holder))
+               for d in (some, busy)]  # fmt: skip
+    [wait] = decide(policy, snapshot([*holders, job(1, 2)], busy + some)).waits
+    assert (wait.code, "v100" in wait.text) == ("GangPartial", True)
