@@ -142,11 +142,16 @@ class _Answer:
             if (capped := self._over_cap(job, left)) is not None:
                 found.append(capped)
             else:
-                menu = offered(job, self.ledger)
-                kind, needed = min(((o.kind, o.devices) for o in menu), key=lambda o: o[1], default=("", 1))
-                kind = kind or next(iter(self.ledger.kinds))
-                found.append(blocked_wait(self.ledger, job, kind, needed, None))
+                found.append(blocked_wait(self.ledger, job, *self._nearest(job), None))
         return found
+
+    def _nearest(self, job: JobView) -> tuple[str, int]:
+        """Of the kinds that it may use that on which it lacks least, and how many it needs there: one for its probe."""
+        needs: dict[str, int] = {}
+        for option in offered(job, self.ledger):
+            needs[option.kind] = min(option.devices, needs.get(option.kind, option.devices))
+        needs = needs or {kind.name: 1 for kind in self.ledger.kinds_of(job)}
+        return min(needs.items(), key=lambda need: (need[1] - self.ledger.free_count(job, need[0]), need[1]))
 
 
 def _plan(grant: Grant) -> ParallelPlan | None:

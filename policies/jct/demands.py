@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from policies.jct.capacity import Sizes, possible, sizes_of
 from policies.jct.ledger import PROBE_S, Ledger
 from policies.jct.menu import step_time_of
 from policies.jct.offers import offered
@@ -36,6 +37,7 @@ class Demands:
     stopping: frozenset[int] = field(init=False)
     teams: dict[str, TeamView] = field(init=False)
     caps: dict[str, int] = field(init=False)
+    _sizes: dict[tuple[str, ...], Sizes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.snapshot)
@@ -78,7 +80,7 @@ class Demands:
     def demand(self, job: JobView) -> JobDemand:
         held = [*job.devices, *job.promised]
         open_ = [self.where[device] for device in held if device in self.where]
-        kinds = self.ledger.kinds_of(job)
+        kinds, avoid = self.ledger.kinds_of(job), self._avoid(job)
         menu = offered(job, self.ledger, self._slowdown(held))
         known = bool(menu)
         steps: float | None = job.remaining_steps if job.work_known else None
@@ -86,19 +88,28 @@ class Demands:
             menu, steps = Options(Option(kind.name, 1, PROBE_S, 0.0, None) for kind in kinds), 1.0
         elif not known:
             menu, steps = Options([self._as_it_runs(job, len(held))]), 1.0
-        elif not job.pending and not any(o.plan == job.plan and o.devices == len(held) for o in menu):
-            menu = Options([*menu, self._as_it_runs(job, len(held))])
-        shield = self._shield(job, len(held))
+        else:
+            menu = possible(menu, self._sizes_without(avoid), job.plan, len(held))
+            if not job.pending and not any(o.plan == job.plan and o.devices == len(held) for o in menu):
+                menu = Options([*menu, self._as_it_runs(job, len(held))])
+        shield = 0 if job.pending else min(job.shield, len(held))
         return JobDemand(
             id=str(job.id), age_s=(self.snapshot.now_us - job.submitted_us) / 1e6, menu=menu, remaining_steps=steps,
             attained_gpu_s=job.attained_gpu_s, restarts=job.changes,
             since_change_s=(self.snapshot.now_us - job.changed_us) / 1e6, weight=self._weight(job),
             placement=dict(Counter(open_)), plan=job.plan,
             frozen=not job.pending and (not job.preemptible or len(open_) < len(held)),
-            asked=job.preferred, avoid=self._avoid(job), level=job.priority, min_devices=max(1, shield),
+            asked=job.preferred, avoid=avoid, level=job.priority, min_devices=max(1, shield),
             expects=0 if known else job.menu.min_devices - 1, holders=self.holders(job), shield=shield,
             queue=job.queue, past_gpu_s=job.past_gpu_s, slowdown=self._slowdown(held),
         )  # fmt: skip
+
+    def _sizes_without(self, avoid: tuple[str, ...]) -> Sizes:
+        if avoid not in self._sizes:
+            names = set(avoid)
+            rooms = ((key[1], len(devices)) for key, devices in self.rooms.items() if room_name(*key) not in names)
+            self._sizes[avoid] = sizes_of(rooms)
+        return self._sizes[avoid]
 
     def _room(self, key: tuple[str, str], devices: list[DeviceView]) -> NodeRoom:
         return NodeRoom(
@@ -115,14 +126,6 @@ class Demands:
     def _weight(self, job: JobView) -> float:
         doublings = max(-DOUBLINGS, min(DOUBLINGS, (job.priority - 50) / LEVEL))
         return float(2.0**doublings) * fair_share(self.teams.get(job.team))
-
-    def _shield(self, job: JobView, held: int) -> int:
-        """What is guaranteed once it has it; all of its least where it has been preempted as often as it may be."""
-        if job.pending:
-            return 0
-        spent = job.max_preemptions is not None and job.preemptions >= job.max_preemptions
-        least = max(job.guaranteed, job.menu.min_devices if spent else 0)
-        return min(least, held)
 
     def _slowdown(self, held: list[str]) -> float:
         return max((self.ledger.devices[device].slowdown for device in held if device in self.where), default=1.0)

@@ -29,7 +29,7 @@ from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rigid import Rigid, are_rigid, order, terms
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
-from policies.jct.work import Work, look_at, settles_in_s, settles_s
+from policies.jct.work import Work, look_at, settles_in_s, settles_s, wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +196,7 @@ class Joint:
 
 def _pressure(works: Iterable[Work], others: int, devices: int) -> float:
     """How much of the cluster is wanted: what is held, and the least that the waiting need; at most 1."""
-    wanted = others + sum(
-        work.job.devices or min((option.devices for option in work.options), default=0) for work in works
-    )
-    return min(1.0, wanted / devices)
+    return min(1.0, (others + sum(map(wanted, works))) / devices)
 
 
 def _in_order(works: Iterable[Work]) -> list[Work]:

@@ -9,7 +9,7 @@
 4. A job that has waited for longer than its bound counts as one of the highest level that is there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.jct.clearing import Clearing, by_node
@@ -17,7 +17,7 @@ from policies.jct.patience import PATIENCE, Patience, starves
 from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Options, Placement, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
-from policies.jct.work import Work, look_at
+from policies.jct.work import Work, look_at, wanted
 
 WAYS = 4
 """Options tried for a job that takes from lower levels, best first."""
@@ -52,8 +52,9 @@ class Levels:
 
 @dataclass(slots=True)
 class _Descent:
-    """One pass. jobs: as they stand at this point of it; works: the same, with what is left of them. kept: free devices
-    that are kept for a waiting job of a level above, for wait_s seconds."""
+    """One pass. jobs: as they stand at this point of it; works: as they stood before it, with what is left of them.
+    weight: of all jobs; wanted: devices that all hold, or want at least. kept: free devices that are kept for a waiting
+    job of a level above, for wait_s seconds."""
 
     problem: Problem
     allocator: Allocator
@@ -62,6 +63,8 @@ class _Descent:
     rooms: Rooms = field(init=False)
     jobs: dict[str, JobDemand] = field(init=False)
     works: dict[str, Work] = field(init=False)
+    weight: float = field(init=False)
+    wanted: int = field(init=False)
     grants: dict[str, Grant] = field(default_factory=dict)
     kept: Placement = field(default_factory=lambda: NOTHING)
     wait_s: float = 0.0
@@ -70,6 +73,8 @@ class _Descent:
         self.rooms = Rooms.of(self.problem)
         self.jobs = {job.id: job for job in self.problem.jobs}
         self.works = {job.id: look_at(job, self.rooms.kinds) for job in self.problem.jobs}
+        self.weight = self.problem.others_weight + sum(job.weight for job in self.problem.jobs)
+        self.wanted = self.problem.others_devices + sum(map(wanted, self.works.values()))
 
     def run(self) -> tuple[Grant, ...]:
         levels: dict[int, list[str]] = {}
@@ -111,18 +116,16 @@ class _Descent:
 
     def _question(self, ids: Iterable[str], jobs: Sequence[JobDemand] | None = None) -> Problem:
         """About some jobs; the others are known by what they want in all."""
-        asked = set(ids)
-        others = [work for id, work in self.works.items() if id not in asked]
-        wanted = sum(w.job.devices or min((o.devices for o in w.options), default=0) for w in others)
+        asked = tuple(ids)
         nodes = tuple(node.with_free(self.rooms.free(node.id)) for node in self.problem.nodes)
-        own = tuple(self.jobs[id] for id in ids) if jobs is None else tuple(jobs)
+        own = tuple(self.jobs[id] for id in asked) if jobs is None else tuple(jobs)
         caps = dict(self.rooms.left)
         for holder, devices in ((holder, job.devices) for job in own for holder in job.holders if holder in caps):
             caps[holder] += devices
         return Problem(
             self.problem.now_s, nodes, own, caps=caps, policies=self.problem.policies,
-            others_weight=self.problem.others_weight + sum(work.job.weight for work in others),
-            others_devices=self.problem.others_devices + wanted,
+            others_weight=self.weight - sum(self.works[id].job.weight for id in asked),
+            others_devices=self.wanted - sum(wanted(self.works[id]) for id in asked),
         )  # fmt: skip
 
     def _waiting(self, ids: Iterable[str]) -> list[Work]:
@@ -150,18 +153,19 @@ class _Descent:
             cost=lambda other: 2.0 ** (other.job.level - level) * (1.0 + 1e-3 * other.job.devices),
             first=lambda other: (other.job.level, other.job.age_s), enough=1.5 * 2.0 ** (lowest - level),
         )  # fmt: skip
-        hopeless: set[tuple[str, int, tuple[int, ...]]] = set()
+        hopeless: set[tuple[Hashable, ...]] = set()
+        failed: set[tuple[Hashable, ...]] = set()
         for work, options in claims if lower else ():
             for option in options[:WAYS]:
-                shape = option.kind, option.devices, option.per_node
-                free_to_go = not work.job.avoid and not work.job.holders
-                if free_to_go and shape in hopeless:
+                within_caps = self.rooms.allows(work.job, option.devices)
+                want = option.kind, option.devices, option.per_node, work.job.avoid, work.job.holders, within_caps
+                if want in hopeless or want in failed:
                     continue
                 victims = clearing.victims(option, work.job)
                 if victims and self._swap(work, option, victims):
+                    failed.clear()
                     break
-                if not victims and free_to_go:
-                    hopeless.add(shape)  # the more is taken, the less is left to take
+                (failed if victims else hopeless).add(want)  # the more is taken, the less is left to take
 
     def _swap(self, work: Work, option: Option, victims: Sequence[Work]) -> bool:
         """The job gets its option, its victims lose their places; those with a shield get another one at once, or all

@@ -8,7 +8,8 @@ One pass, in this order:
    before the predicted start of the blocked one, or leaves it enough devices; where no start can be predicted, only
    while the blocked job has waited less than PATIENCE_S. So no stream of small jobs starves a big one.
 4. A job whose minimum does not fit takes the devices of preemptible running jobs of strictly lower priority: the fewest
-   victims, the least valuable of those; only if its minimum then fits. The devices are promised to it.
+   victims, the least valuable of those; only if its minimum then fits. The devices are promised to it. Nothing is taken
+   from a job that is guaranteed devices, or has been preempted as often as it may be: it could not go on with fewer.
 5. What is still free goes to the jobs that start now, step by step to the one whose remaining time falls most per
    device, higher priority strictly first. A job still being probed keeps a fair share, as if it were like the others.
 6. Gangs are laid on as few nodes as possible. Every pending job that does not start gets a reason.
@@ -236,6 +237,7 @@ class _Pass:
             Candidate(other.id, devices, (other.priority, -other.submitted_us))
             for other in self.ledger.running
             if other.preemptible
+            and not other.shield
             and other.priority < job.priority
             and (devices := len(self.ledger.held(other.id, job, kind)))
         ]

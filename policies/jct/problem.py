@@ -5,7 +5,7 @@ that the same decision serves all three. Names are opaque; steps are whatever un
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -69,7 +69,10 @@ class NodeRoom:
 
     def with_free(self, free: int) -> "NodeRoom":
         """The same once so many are free: the calmest are taken first."""
-        return replace(self, free=free, slowdowns=self.slowdowns[max(0, self.free - free) :])
+        if free == self.free:
+            return self
+        slowdowns = self.slowdowns[max(0, self.free - free) :]
+        return NodeRoom(self.id, self.kind, self.devices, free, self.switch, self.slowdown, slowdowns)
 
 
 @dataclass(frozen=True, slots=True)

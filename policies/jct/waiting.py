@@ -73,7 +73,7 @@ def nothing_fits(request: MenuRequest, kinds: Sequence[DeviceKind]) -> str:
 
 def blocked_wait(ledger: Ledger, job: JobView, kind: str, needed: int, start_in_s: float | None) -> Wait:
     """The reason of a job that would fit the cluster, but not what this pass leaves for it."""
-    total, free = ledger.total(kind, job.avoid), len(ledger.free(job, kind))
+    total, free = ledger.total(kind, job.avoid), ledger.free_count(job, kind)
     what = f"It needs {needed} of {total} {kind} devices"
     if free >= needed:
         text = f"{what}; {free} are free, but kept for jobs that come first by priority and time."

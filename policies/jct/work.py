@@ -40,6 +40,11 @@ class Work:
         return min(option.devices * self.takes_s(option) for option in self.options)
 
 
+def wanted(work: Work) -> int:
+    """Devices that a job holds, or the least that it needs."""
+    return work.job.devices or min((option.devices for option in work.options), default=0)
+
+
 def look_at(job: JobDemand, kinds: Mapping[str, str]) -> Work:
     """Work that nobody has declared is expected from what jobs like it took, and grows with what the job has had.
 

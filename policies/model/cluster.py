@@ -118,6 +118,13 @@ class JobView:
     def pending(self) -> bool:
         return self.state == JobState.PENDING
 
+    @property
+    def shield(self) -> int:
+        """Devices that may not be taken from it once it has them: those guaranteed, and all of its least where it has
+        been preempted as often as it may be."""
+        spent = self.max_preemptions is not None and self.preemptions >= self.max_preemptions
+        return max(self.guaranteed, self.menu.min_devices if spent else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:

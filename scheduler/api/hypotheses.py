@@ -94,9 +94,8 @@ async def _events(asked: Hypothesis, caller: Caller) -> list[CoreEvent]:
         old = state.teams.get(name) or Team(name=name)
         fields = {key: getattr(old, key) for key in old.__slots__} | {"max_devices": most}
         events.append(Write(request=0, actor=caller.user, record=Team(**fields)))
-    for nodes in asked.add_nodes:
-        events += more_nodes(state, nodes.count, nodes.devices, nodes.kind or _only_kind(state))
-    return events
+    groups = [(nodes.count, nodes.devices, nodes.kind or _only_kind(state)) for nodes in asked.add_nodes]
+    return events + more_nodes(state, groups)
 
 
 def _only_kind(state: State) -> str:

@@ -4,17 +4,19 @@ A policy says that devices are lacking. If those that are drained, reserved or a
 to tell; so it is if a job of lower priority has them and may not be stopped before its first checkpoint.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from policies.model.decision import Wait
 from scheduler.core.contention import slowdown_of
-from scheduler.core.entities import AttemptState, Device, Job, JobState, LeaseState, NodeState
+from scheduler.core.entities import AttemptState, Device, Job, LeaseState, NodeState
+from scheduler.core.preemptible import guaranteed, preemptible
 from scheduler.core.reserved import closed_nodes, drain_of
 from scheduler.core.snapshot import offered, priority_of
 from scheduler.core.state import State
 
-_LACKING = ("Resources", "GangPartial", "TooLarge", "NoSuchGPUType", "Priority", "Draining", "Reservation")
+_COMPETING = ("Resources", "GangPartial", "Priority")
+_LACKING = (*_COMPETING, "TooLarge", "NoSuchGPUType", "Draining", "Reservation")
 
 Kinds = tuple[str, ...]
 
@@ -31,13 +33,16 @@ class _Room:
 
 @dataclass(slots=True)
 class Binder:
-    """Looks at one state for many jobs. What jobs have in common is found once: thousands may wait."""
+    """Looks at one state for many jobs. What jobs have in common is found once: thousands may wait.
+
+    waits: of all jobs, as the policy gave them: only who waits for devices comes before others who do."""
 
     state: State
     now: int
+    waits: Iterable[Wait] = ()
     _taken: set[str] = field(init=False)
     _unsaved: list[tuple[int, int, list[Device]]] = field(init=False)
-    _first: tuple[int, int, int] = field(init=False)
+    _first: tuple[int, int, int] | None = field(init=False)
     _closed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _rooms: dict[tuple[Kinds, tuple[str, ...]], _Room] = field(default_factory=dict)
     _shielded: dict[tuple[Kinds, int], tuple[tuple[int, ...], int]] = field(default_factory=dict)
@@ -46,9 +51,9 @@ class Binder:
         state = self.state
         kept = (device for start, _ in state.resizing.values() for device in start.devices)
         self._taken = {*(lease.device for lease in state.leases.values()), *kept}
-        self._unsaved = list(_unsaved(state))
-        waiting = (job for job in state.jobs.values() if job.state is JobState.QUEUED)
-        self._first = min((self._order(job) for job in waiting), default=(0, 0, 0))
+        self._unsaved = list(_unsaved(state, self.now))
+        competing = (state.jobs.get(wait.job) for wait in self.waits if wait.code in _COMPETING)
+        self._first = min((self._order(job) for job in competing if job is not None), default=None)
 
     def binding(self, wait: Wait) -> Wait:
         """The wait with its binding code and sentence."""
@@ -73,7 +78,7 @@ class Binder:
         """Enough is free, and nobody comes first: then its plans do not fit where it is free, or neighbours make it so
         slow there that waiting is better."""
         free = room.free
-        if wait.code != "Priority" or self._order(job) != self._first:
+        if wait.code != "Priority" or (self._first is not None and self._first < self._order(job)):
             return wait
         if room.slowed and free - len(room.slowed) < job.spec.min_devices:
             worst = max(slowdown_of(self.state, device.id) for device in room.slowed)
@@ -142,8 +147,8 @@ def _names(devices: Sequence[Device]) -> str:
     return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 
-def _unsaved(state: State) -> Iterator[tuple[int, int, list[Device]]]:
-    """Running jobs that lose their work if they are stopped now: priority, id, and the devices they hold."""
+def _unsaved(state: State, now: int) -> Iterator[tuple[int, int, list[Device]]]:
+    """Running jobs that may not be stopped before they have saved: priority, id, and the devices they hold."""
     held: dict[int, list[Device]] = {}
     for lease in state.leases.values():
         if lease.state is LeaseState.HELD:
@@ -152,6 +157,8 @@ def _unsaved(state: State) -> Iterator[tuple[int, int, list[Device]]]:
         job, attempt = state.jobs.get(id), state.open_attempt(id)
         if job is None or attempt is None or attempt.state is not AttemptState.RUNNING or not job.spec.preemptible:
             continue
+        spent = job.spec.max_preemptions is not None and job.preemptions >= job.spec.max_preemptions
+        kept = spent or guaranteed(state, job) > 0
         saved = (job.saved_step or 0) > (attempt.resumed_step or 0)
-        if job.spec.checkpoint is not None and not saved:
+        if job.spec.checkpoint is not None and not saved and not kept and not preemptible(state, job, attempt, now):
             yield priority_of(state, job), id, devices

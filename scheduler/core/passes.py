@@ -58,7 +58,7 @@ def planned(turn: Turn, event: Planned) -> None:
     _commit(turn, moves, event.nonce)
     if decisions.again_in_s is not None and 0 <= decisions.again_in_s <= LONGEST_S:  # so for what is no number
         turn.state.again_us = max(turn.state.planned_us + us(decisions.again_in_s), turn.now + us(AGAIN_S))
-    binder = Binder(turn.state, turn.now)
+    binder = Binder(turn.state, turn.now, decisions.waits)
     for wait in decisions.waits:
         _explain(turn, binder.binding(wait))
 

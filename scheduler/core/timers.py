@@ -50,7 +50,7 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
         due.append(state.again_us)
     for job in state.jobs.values():
         if job.state is JobState.QUEUED:
-            due += _queued_until(state, job)
+            due += _queued_until(state, job, now)
         elif job.state is JobState.ACTIVE:
             timers = (_attempt_deadline(state, job, cfg), _limit(state, job), _deadline(state, job))
             due += [at for at in timers if at is not None]
@@ -66,16 +66,21 @@ def next_deadline(state: State, now: int, cfg: CoreSettings) -> int:
     return max(now, min(due))
 
 
-def _queued_until(state: State, job: Job) -> list[int]:
+def _queued_until(state: State, job: Job, now: int) -> list[int]:
     """When a waiting job may be tried again, may begin, and must have ended. Asked of thousands at a time."""
     spec, due = job.spec, []
     if job.retry_at_us:
         due.append(job.retry_at_us)
-    if spec.begin_us is not None and spec.begin_us > state.planned_us:
+    if spec.begin_us is not None and (spec.begin_us > now or _begins_unseen(state, spec.begin_us)):
         due.append(spec.begin_us)
     if spec.deadline_us is not None:
         due.append(spec.deadline_us)
     return due
+
+
+def _begins_unseen(state: State, begin_us: int) -> bool:
+    """It came since the last pass, and no pass is wanted yet that will see it."""
+    return begin_us > state.planned_us and not state.plan_wanted
 
 
 def _deadline(state: State, job: Job) -> int | None:

@@ -55,7 +55,8 @@ def take(state: State, now_us: int) -> Fork:
         started_us=state.started_us, step_at_us=dict(state.step_at_us), foreign=dict(state.foreign),
         resizing=dict(state.resizing), changing=dict(state.changing), changed_us=dict(state.changed_us),
         stops_to_change=dict(state.stops_to_change), measured=state.measured, took=dict(state.took),
-        version=state.version, plan_wanted=True,
+        labels=state.labels, observed=state.observed, contested=state.contested, version=state.version,
+        plan_wanted=True,
     )  # fmt: skip
     return Fork(now_us, copy, arrivals)
 

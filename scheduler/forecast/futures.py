@@ -102,13 +102,22 @@ class Arrivals:
 
     def pop(self) -> tuple[Arrival, JobSpec]:
         """The job that comes next, and its file as it can be submitted once more."""
-        one = self._chance.choice(self._past)
+        one, comes_us = self._chance.choice(self._past), self._at
         self._count += 1
         self._draw()
-        spec = msgspec.structs.replace(one.spec, after=(), array=(), begin_us=None, checkpoint=self._apart(one.spec))
+        spec = msgspec.structs.replace(
+            one.spec, after=(), array=(), begin_us=None, deadline_us=_moved(one, comes_us),
+            checkpoint=self._apart(one.spec),
+        )
         return one, spec
 
     def _apart(self, spec: JobSpec) -> CheckpointSpec | None:
         """No two jobs save in one directory."""
         old = spec.checkpoint
         return msgspec.structs.replace(old, dir=f"{old.dir}/imagined-{self._count}") if old is not None else None
+
+
+def _moved(one: Arrival, comes_us: int) -> int | None:
+    """As far from when it comes as that of its model was."""
+    deadline_us = one.spec.deadline_us
+    return comes_us + deadline_us - one.submitted_us if deadline_us is not None else None

@@ -3,6 +3,7 @@
 Both have the same futures, job by job, so that what differs between them is the act's doing.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
 
@@ -74,9 +75,10 @@ def imagine(data: bytes, events: Iterable[CoreEvent]) -> bytes:
     return forks.encode(fork)
 
 
-def more_nodes(state: State, count: int, devices: int, kind: str) -> list[NodeHello]:
-    """Nodes that say Hello with so many devices of a kind each."""
-    names = [name for n in range(len(state.nodes) + count) if (name := f"imagined-{n}") not in state.nodes][:count]
+def more_nodes(state: State, groups: Iterable[tuple[int, int, str]]) -> list[NodeHello]:
+    """Nodes that say Hello. groups: how many nodes, devices of each, and their kind."""
+    wanted = [(devices, kind) for nodes, devices, kind in groups for _ in range(nodes)]
+    free = (name for n in itertools.count() if (name := f"imagined-{n}") not in state.nodes)
     return [
         NodeHello(
             hello=Hello(
@@ -85,7 +87,7 @@ def more_nodes(state: State, count: int, devices: int, kind: str) -> list[NodeHe
             ),
             public_key=name,
         )
-        for name in names
+        for name, (devices, kind) in zip(free, wanted, strict=False)
     ]  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """One line of JSON in, one out: policies for other simulators and clusters."""
 
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
+from policies.jct.capacity import Sizes, possible, sizes_of
 from policies.jct.problem import Allocator, Grant, JobDemand, NodeRoom, Option, Options, Problem
 
 VERSION = 1
@@ -20,10 +22,10 @@ class Node(msgspec.Struct, frozen=True):
 
 class Row(msgspec.Struct, frozen=True):
     kind: str
-    per_node: tuple[int, ...]
+    per_node: Annotated[tuple[Annotated[int, Meta(ge=1)], ...], Meta(min_length=1)]
     plan: str
-    step_time_s: float
-    restart_s: float = 0.0
+    step_time_s: Annotated[float, Meta(gt=0)]
+    restart_s: Annotated[float, Meta(ge=0)] = 0.0
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -85,7 +87,8 @@ def read(line: str | bytes) -> Problem:
         raise Refused("version", f"v is {asked.v}; this program speaks {VERSION}")
     _check(asked)
     nodes = tuple(NodeRoom(node.id, node.kind, node.devices, node.free) for node in asked.nodes)
-    return Problem(asked.now_s, nodes, tuple(map(_demand, asked.jobs)))
+    sizes = sizes_of((node.kind, node.devices) for node in asked.nodes)
+    return Problem(asked.now_s, nodes, tuple(_demand(job, sizes) for job in asked.jobs))
 
 
 def _check(asked: Question) -> None:
@@ -107,9 +110,10 @@ def _check(asked: Question) -> None:
             raise Refused("invalid", f"node {room.id}: free and placed devices are more than its {room.devices}")
 
 
-def _demand(job: Job) -> JobDemand:
+def _demand(job: Job, sizes: Sizes) -> JobDemand:
+    menu = possible(_menu(job.menu), sizes, job.plan, sum(job.placement.values()))
     return JobDemand(
-        id=job.id, age_s=job.age_s, menu=_menu(job.menu), remaining_steps=job.remaining_steps,
+        id=job.id, age_s=job.age_s, menu=menu, remaining_steps=job.remaining_steps,
         attained_gpu_s=job.attained_gpu_s, restarts=job.restarts, since_change_s=job.since_change_s,
         weight=job.weight, min_devices=job.min_devices, max_devices=job.max_devices, placement=job.placement,
         plan=job.plan, frozen=job.frozen, asked=job.asked,

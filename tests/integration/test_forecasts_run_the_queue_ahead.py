@@ -83,6 +83,19 @@ def test_a_job_that_never_fits_takes_nobodys_forecast_away(cluster):
     assert fates[running].end_us is not None
 
 
+def test_a_job_that_begins_hours_from_now_is_no_work_until_then(cluster):
+    """Passes of the far future are far apart; the moment between two of them is looked at once."""
+    submit(cluster, total_steps=100_000)
+    cluster.advance(8.0)
+    begin_us = cluster.now_us() + 3_600 * US
+    later = submit(cluster, "later", begin_us=begin_us)
+    looks = iter(range(10_000))
+    data = forks.encode(forks.take(cluster.state, cluster.now_us()))
+    fates = run_ahead(forks.decode(data), PriorityPolicy(), 0, Pace(), lambda: next(looks, None) is None)
+    [fate] = [fate for fate in fates if fate.job == later]
+    assert begin_us <= fate.start_us < fate.end_us
+
+
 def test_looking_ahead_changes_nothing(cluster):
     submit(cluster)
     cluster.advance(8.0)

@@ -50,6 +50,15 @@ def test_more_nodes_let_jobs_start_now(admin, queue):
     assert team["jct_after_s"] < team["jct_before_s"]
 
 
+def test_several_groups_of_nodes_are_all_there(admin, queue):
+    one, two = ({"count": count, "devices": 2} for count in (1, 2))
+    found, alike = whatif(admin, add_nodes=[one, one]), whatif(admin, add_nodes=[two])
+    assert set(queue[1:]) <= set(moved(found)), "each needs all four"
+    assert [team["jct_after_s"] for team in found["teams"]] == pytest.approx(
+        [team["jct_after_s"] for team in alike["teams"]], rel=0.1
+    )
+
+
 SLEEPER = {"name": "sleeper", "team": "nlp", "workdir": "/w", "command": ["sleep", "9"], "gpus": 4}
 
 

@@ -3,9 +3,11 @@
 import pytest
 from rest_client import Client, problem, submit_whole
 
-from policies.model.decision import Wait
+from policies.model.decision import Decisions, Wait
+from policies.registry import find
 from scheduler.api.whys import UNBLOCK
 from scheduler.core.binding import Binder
+from scheduler.core.events import Planned
 
 
 def code(client: Client, id: int) -> str:
@@ -120,6 +122,30 @@ def test_b43_where_enough_is_free_but_no_plan_fits_there_it_is_the_topology(clus
     id = submit_whole(admin)
     found = Binder(cluster.state, cluster.now_us()).binding(Wait(id, "Priority", "kept for others"))
     assert (found.code, found.text.startswith("4 device(s) are free")) == ("Topology", True)
+
+
+def test_b43_nobody_comes_first_who_is_held_or_too_large(cluster, admin):
+    held = submit_whole(admin, "held", priority=90)
+    assert admin("POST", f"/v1/jobs/{held}/hold").status_code == 200
+    large = submit_whole(admin, "large", priority=90, gpus=99)
+    id = submit_whole(admin)
+    waits = Wait(large, "TooLarge", "it needs 99"), Wait(id, "Priority", "4 are free, but kept for others")
+    cluster._step(Planned(decisions=Decisions(1, waits=waits), nonce="n"))
+    assert [code(admin, job) for job in (held, large, id)] == ["Held", "TooLarge", "Topology"]
+
+
+def test_b43_a_job_that_may_never_be_stopped_is_not_waited_for_until_it_saves(cluster, admin):
+    body = {"name": "sla", "value": 10, "guaranteed": True}
+    assert admin("POST", "/v1/priority-classes", json=body).status_code == 201
+    low = submit_whole(admin, priority="sla")
+    cluster.advance(8.0)
+    assert code(admin, low) == "Running"
+    urgent = submit_whole(admin, "urgent", priority=90)
+    for policy in ("jct", "priority"):
+        cluster._policy = find(policy)
+        cluster.advance(1.0)
+        assert code(admin, urgent) == "Resources"
+        assert code(admin, low) == "Running"
 
 
 def test_b43_every_published_reason_has_a_way_out():

@@ -1,5 +1,7 @@
 """Jobs that a forecast imagines come at the rate of late, but a burst does not go on for ever."""
 
+from msgspec.structs import replace
+
 from scheduler.forecast.fork import Arrival
 from scheduler.forecast.futures import LEAST_ARRIVALS, MOST_TIMES, Arrivals
 from scheduler.protocol.spec import JobSpec
@@ -10,6 +12,16 @@ NOW_US = 10**12
 def arrivals(*moments_us: int) -> Arrivals:
     spec = JobSpec(name="a", workdir="/", entrypoint="m:f")
     return Arrivals([Arrival(moment, "eva", "k", spec) for moment in moments_us], NOW_US, seed=1)
+
+
+def test_a_deadline_is_as_far_from_a_jobs_submission_as_it_was():
+    submitted = [NOW_US - 10**9 * k for k in range(20, 0, -1)]
+    spec = JobSpec(name="a", workdir="/", entrypoint="m:f")
+    past = [Arrival(at, "eva", "k", replace(spec, deadline_us=at + 5 * 10**8)) for at in submitted]
+    found = Arrivals(past, NOW_US, seed=1)
+    for _ in range(20):
+        comes_us = found.next_us
+        assert found.pop()[1].deadline_us == comes_us + 5 * 10**8
 
 
 def count(found: Arrivals) -> int:

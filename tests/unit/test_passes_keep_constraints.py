@@ -25,6 +25,7 @@ from policies.model.profile import LayerProfile, ModelProfile
 from policies.registry import ALLOCATORS, find
 
 EVERY = pytest.mark.parametrize("policy", sorted(ALLOCATORS))
+PRIORITY_TOO = pytest.mark.parametrize("policy", [*sorted(ALLOCATORS), "priority"])
 US = 1_000_000
 HOUR_US = 3_600 * US
 
@@ -96,7 +97,7 @@ def test_a_cap_does_not_keep_an_urgent_job_from_its_own_teams_devices(policy: st
     assert [preempt.job for preempt in answer.preempts] == [1]
 
 
-@EVERY
+@PRIORITY_TOO
 def test_what_is_guaranteed_is_not_preempted(policy: str) -> None:
     sla, devices = running(job(1, 2, 4), ("n0d0", "n0d1"), nodes(1, 2), guaranteed=2)
     answer = decide(policy, snapshot([sla, job(2, 2, priority=90)], devices, HOUR_US))
@@ -111,7 +112,7 @@ def test_what_is_beyond_the_guarantee_is_given_up(policy: str) -> None:
     assert len(started(answer)[2]) == 2
 
 
-@EVERY
+@PRIORITY_TOO
 def test_after_so_many_preemptions_a_job_is_shielded(policy: str) -> None:
     low, devices = running(job(1, 2, 2), ("n0d0", "n0d1"), nodes(1, 2), max_preemptions=3, preemptions=3)
     urgent = job(2, 2, 2, priority=90)
@@ -242,3 +243,43 @@ def test_a_queues_policy_gives_nothing_to_other_queues() -> None:
     plain = started(decide("fifo", snap))
     own = started(decide("fifo", replace(snap, queues=(QueueView("own", "srtf"),))))
     assert set(plain) == set(own) == {1, 2}
+
+
+def grows_to(most: int, **more: object) -> JobView:
+    """A long job that is nearly as much faster on as many more devices."""
+    profiles = tuple(gpt_profile(size, blocks=64) for size in (1, 4))
+    return replace(job(1, 1, most, steps=10**6), menu=request(1, most, 256, profiles), **more)
+
+
+@EVERY
+@pytest.mark.parametrize("preferred", [None, 64])
+def test_nobody_waits_for_more_devices_than_the_cluster_has(policy: str, preferred: int | None) -> None:
+    assert started(decide(policy, snapshot([grows_to(64, preferred=preferred)], nodes(1, 2))))
+
+
+@EVERY
+def test_nobody_waits_for_devices_that_are_reserved_for_others(policy: str) -> None:
+    devices = tuple(replace(d, reserved_for="vision" if d.node != "n0" else "") for d in nodes(8, 2))
+    found = started(decide(policy, snapshot([grows_to(16, preferred=16)], devices)))
+    assert all(id.startswith("n0") for id in found[1])
+
+
+@PRIORITY_TOO
+@pytest.mark.parametrize("probed", [True, False])
+def test_b43_the_reason_speaks_of_devices_that_the_job_may_use(policy: str, probed: bool) -> None:
+    calm = tuple(replace(d, id=f"a{d.id}", node="a", kind="a100") for d in nodes(1))
+    busy = tuple(replace(d, kind="v100", holder=9) for d in nodes(1, 2))
+    holder = replace(job(9, 2, 2), state=JobState.RUNNING, devices=tuple(d.id for d in busy))
+    waiting = replace(job(1, probed=probed), device_kinds=("v100",))
+    [wait] = decide(policy, snapshot([holder, waiting], calm + busy)).waits
+    assert (wait.code, wait.text) == ("Resources", "It needs 1 of 2 v100 devices; none is free.")
+
+
+@EVERY
+def test_b43_of_several_kinds_the_reason_is_that_of_the_nearest(policy: str) -> None:
+    busy = tuple(replace(d, id=f"a{d.id}", node="a", kind="a100", holder=9) for d in nodes(1))
+    some = tuple(replace(d, kind="v100", holder=None if d.id == "n0d0" else 8) for d in nodes(1))
+    holders = [replace(job(8 + (d is busy), 3, 4), state=JobState.RUNNING, devices=tuple(x.id for x in d if x.holder))
+               for d in (some, busy)]  # fmt: skip
+    [wait] = decide(policy, snapshot([*holders, job(1, 2)], busy + some)).waits
+    assert (wait.code, "v100" in wait.text) == ("GangPartial", True)

@@ -41,3 +41,17 @@ def test_a_policy_that_wants_to_be_asked_again_is_once(wish_s: float, after_s: f
     assert take_plan(state, due) is not None
     step(state, Planned(decisions=Decisions(1)), due, settings)
     assert next_deadline(state, due, settings) == due + us(settings.replan_s)
+
+
+def test_a_job_that_may_begin_is_due_once_though_the_next_pass_is_not() -> None:
+    settings, state, begun = CoreSettings(pass_gap_s=30.0), State(epoch=1), us(100)
+    spec = JobSpec(name="t", entrypoint="a:b", workdir="/", begin_us=us(105))
+    step(state, Submit(request=0, spec=spec, spec_key="k", user="u"), begun, settings)
+    assert take_plan(state, begun) is not None
+    assert next_deadline(state, begun, settings) == us(105), "while a pass is under way"
+    step(state, Planned(decisions=Decisions(1)), begun, settings)
+    assert next_deadline(state, us(104), settings) == us(105)
+    assert next_deadline(state, us(106), settings) == us(106), "late, but nobody has looked yet"
+    step(state, Tick(), us(106), settings)
+    assert state.plan_wanted
+    assert next_deadline(state, us(106), settings) > us(106), "nothing is due again before the pass"

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from policies.registry import ALLOCATORS
+from policies.registry import ALLOCATORS, find_allocator
+from scheduler.simulator.serving import answer
 
 ROW = {"kind": "a", "per_node": [4], "plan": "p4", "step_time_s": 1.0, "restart_s": 10.0}
 JOB = {
@@ -50,3 +51,20 @@ def test_errors_are_answers_and_the_service_goes_on() -> None:
     assert codes == ["not_json", "version", "invalid", "invalid", "invalid", None]
     assert all(answer["v"] == 1 for answer in answers)
     assert "n0" in answers[3]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"per_node": []}, {"per_node": [8, 0]}, {"per_node": [8, -4]}, {"step_time_s": 0}, {"restart_s": -1}]
+)
+def test_rows_that_nobody_can_have_measured_are_refused_by_name(odd: dict[str, Any]) -> None:
+    reply = json.loads(answer(line(jobs=[JOB | {"menu": [ROW | odd]}]), find_allocator("jct")))
+    assert reply["error"]["code"] == "invalid"
+    assert f"$.jobs[0].menu[0].{next(iter(odd))}" in reply["error"]["message"].replace("[...]", "")
+
+
+@pytest.mark.parametrize("policy", sorted(ALLOCATORS))
+def test_rows_that_no_node_has_room_for_keep_nobody_waiting(policy: str) -> None:
+    beyond = ROW | {"per_node": [8] * 8, "plan": "p64", "step_time_s": 0.01}
+    asked = JOB | {"max_devices": 64, "remaining_steps": 1e6, "asked": 64, "menu": [*JOB["menu"], beyond]}
+    (reply,) = serve(policy, line(jobs=[asked]))
+    assert [decision["id"] for decision in reply["decisions"]] == ["x"]
