@@ -44,7 +44,8 @@ class Submission(Body):
 
 
 class Change(Body):
-    """What is named is changed; null clears time_limit and begin. gpus and begin only while the job waits."""
+    """What is named is changed; null clears time_limit and begin. begin only while the job waits, as gpus of a
+    command; a training that runs takes its new size on."""
 
     priority: PriorityOrClass | None = None
     team: Name | None = None

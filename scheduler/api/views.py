@@ -90,7 +90,7 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
     attempt = story.attempts[-1] if story.attempts else None
     is_open = attempt is not None and attempt.state is not AttemptState.ENDED
     is_over = job.state is JobState.DONE
-    reason = shown_reason(job, story.attempts)
+    reason = shown_reason(job, story.attempts, state.unmet.get(job.id))
     return JobSummary(
         id=job.id,
         name=job.spec.name,

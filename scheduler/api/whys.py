@@ -45,6 +45,7 @@ UNBLOCK = {
     "WaitingForPreemption": "the stopped jobs' last checkpoints; they have their grace period for that",
     "Draining": "jct resume, or devices elsewhere",
     "Probing": "the end of the probe, within a minute",
+    "OutOfRange": "devices that come free; or another range (jct update --gpus)",
     "Stopping": "the end of its processes, within its grace period",
     "Running": "",
 }
@@ -58,7 +59,7 @@ async def why(id: JobId, caller: CallerDep, _: Plain) -> Response:
 
 def _why(story: Story, caller: Caller) -> WhyView:
     job, state, now = story.job, caller.cluster.state, caller.cluster.now_us()
-    code, text, since_us = shown_reason(job, story.attempts) or _running(story)
+    code, text, since_us = shown_reason(job, story.attempts, state.unmet.get(job.id)) or _running(story)
     waits = job.state is JobState.QUEUED
     numbers = _numbers(state, story) if waits else {}
     unblock = UNBLOCK.get(code, "")

@@ -24,6 +24,7 @@ from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
 from scheduler.core.events import Planned
 from scheduler.core.reserved import closed_nodes
 from scheduler.core.settings import us
+from scheduler.core.sizes import out_of_range, size_of
 from scheduler.core.snapshot import HALF_LIFE_S, priority_of, take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
@@ -61,6 +62,7 @@ def planned(turn: Turn, event: Planned) -> None:
     binder = Binder(turn.state, turn.now)
     for wait in decisions.waits:
         _explain(turn, binder.binding(wait))
+    turn.state.unmet = {wait.job: wait for wait in decisions.waits if _is_unmet(turn.state, wait.job)}
 
 
 def _valid(
@@ -95,7 +97,8 @@ def _valid(
 def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
     """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is.
 
-    A live resize holds old and new devices at once; where that is too much, the job stops first.
+    Who only gives devices up is never too much, however low a cap has become. A live resize holds old and new devices
+    at once; where that is too much, the job stops first.
     """
     state, over = turn.state, []
     use = use_of(state)
@@ -105,7 +108,9 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
             continue
         found = too_much(state, use, job, move.devices, more=isinstance(move, Start))
         if found is not None and isinstance(move, Resize):
-            own = [lease.device for lease in state.leases.values() if lease.job == job.id]
+            own = {lease.device for lease in state.leases.values() if lease.job == job.id}
+            if own.issuperset(move.devices):
+                continue
             found = too_much(state, use, job, move.devices, own, more=0)
             state.stops_to_change[job.id] = job.last_attempt
         if found is None:
@@ -143,6 +148,8 @@ def _stale(
         return "the plan's stages do not follow each other, or have no ranks"
     if len(move.devices) != (move.plan.world_size if move.plan is not None else 1):
         return "the plan needs another number of devices"
+    if move.plan is not None and not job.spec.allows(len(move.devices)) and len(move.devices) != size_of(state, job):
+        return f"the job may not have {len(move.devices)} device(s)"
     for victim in victims:
         if not _running(state, victim.job):
             return f"job {victim.job} is no longer running"
@@ -153,6 +160,11 @@ def _stale(
         if state.devices[device].node in closed:
             return f"node {state.devices[device].node} is reserved"
     return None
+
+
+def _is_unmet(state: State, id: int) -> bool:
+    job = state.jobs.get(id)
+    return job is not None and out_of_range(state, job)
 
 
 def _running(state: State, job: int) -> bool:
