@@ -93,7 +93,7 @@ class _Pass:
     def _change(self, job: JobView, options: Iterable[Option]) -> bool:
         demand = self.demands.demand(job)
         self.rooms.give(demand.placement, demand)
-        for option in options:
+        for option in options if demand.placement else ():  # who has none that is offered is left alone, as ever
             if placement := self._find(option, demand):
                 self.rooms.take(placement, demand)
                 self._commit(job, option, placement)
@@ -159,6 +159,8 @@ class _Pass:
     def _lacks(self, job: JobView, larger: Sequence[Option]) -> str:
         """What keeps it from growing, though nobody comes first."""
         demand = self.demands.demand(job)
+        if not demand.placement:
+            return "the devices that it has are drained, reserved or away."
         more = larger[0].devices - demand.devices
         if not self.rooms.allows(demand, more):
             return f"it needs {more} more, and a cap of its team, user or queue leaves it fewer."

@@ -16,9 +16,8 @@ from scheduler.core.effects import Reply
 from scheduler.core.entities import Job, JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change, Erase, Write
-from scheduler.core.preemptible import changes_live
 from scheduler.core.records import DEFAULT_QUEUE, Capped, Record
-from scheduler.core.sizes import size_of
+from scheduler.core.sizes import must_stop_to_change, size_of
 from scheduler.core.snapshot import menu_request
 from scheduler.core.turn import Turn
 
@@ -94,8 +93,8 @@ def _check_new_range(turn: Turn, new: Job) -> None:
     if not divisible_counts(menu_request(turn.state, new)):
         message = f"no number of GPUs in that range divides into stages and replicas of job {new.id}"
         raise JctError(Code.BAD_SPEC, message, field="gpus", hint="name a wider range")
-    size, attempt = size_of(turn.state, new), turn.state.open_attempt(new.id)
-    loses = new.spec.checkpoint is None and attempt is not None and not changes_live(turn.state, attempt)
+    size = size_of(turn.state, new)
+    loses = new.spec.checkpoint is None and must_stop_to_change(turn.state, new)
     if loses and size is not None and not new.spec.allows(size):
         message = f"job {new.id} cannot change its size while it trains, and writes no checkpoints: it would begin anew"
         raise JctError(Code.CONFLICT, message, hint=f"jct cancel {new.id}, then submit it with the size it is to have")

@@ -53,6 +53,7 @@ def planned(turn: Turn, event: Planned) -> None:
     if event.late:
         turn.note("PassLate", event.late)
     decisions = event.decisions
+    turn.state.unmet.clear()
     moves, victims = _valid(turn, [*decisions.resizes, *decisions.starts], decisions.preempts)
     for victim in victims:
         _preempt(turn, victim)
@@ -62,7 +63,6 @@ def planned(turn: Turn, event: Planned) -> None:
     binder = Binder(turn.state, turn.now)
     for wait in decisions.waits:
         _explain(turn, binder.binding(wait))
-    turn.state.unmet = {wait.job: wait for wait in decisions.waits if _is_unmet(turn.state, wait.job)}
 
 
 def _valid(
@@ -162,11 +162,6 @@ def _stale(
     return None
 
 
-def _is_unmet(state: State, id: int) -> bool:
-    job = state.jobs.get(id)
-    return job is not None and out_of_range(state, job)
-
-
 def _running(state: State, job: int) -> bool:
     attempt = state.open_attempt(job)
     return attempt is not None and attempt.state is AttemptState.RUNNING
@@ -205,6 +200,8 @@ def _explain(turn: Turn, wait: Wait) -> None:
     """Reasons change with every pass; only a new code is worth a commit."""
     state = turn.state
     job = state.jobs.get(wait.job)
+    if job is not None and out_of_range(state, job):
+        state.unmet[job.id] = wait
     if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return
     if wait.start_in_s is None or not 0 <= wait.start_in_s <= LONGEST_S:  # so for what is no number

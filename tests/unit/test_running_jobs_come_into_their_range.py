@@ -120,6 +120,16 @@ def test_a_cap_keeps_it_from_growing_and_is_named(policy: str) -> None:
 
 
 @EVERY
+@pytest.mark.parametrize("range_", [(1, 1), (3, 3)])
+def test_who_runs_on_drained_devices_only_is_left_alone(policy: str, range_: tuple[int, int]) -> None:
+    view, there = running(1, *range_, ("n0d0", "n0d1"), devices(2, 4))
+    there = tuple(replace(device, offered=device.node != "n0") for device in there)
+    answer = decide(policy, snapshot([view], there, HOUR_US))
+    assert (answer.resizes, answer.preempts) == ((), ())
+    assert [wait.code for wait in answer.waits] == ["OutOfRange"]
+
+
+@EVERY
 def test_a_size_without_a_plan_is_told_as_such(policy: str) -> None:
     layers = len(GPT[0].layers)
     view, there = running(1, layers + 1, layers + 2, FOUR, devices(4, 4))
