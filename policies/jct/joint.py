@@ -29,7 +29,7 @@ from policies.jct.problem import Grant, Option, Placement, Problem
 from policies.jct.rigid import Rigid, are_rigid, order, terms
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
-from policies.jct.work import Work, look_at
+from policies.jct.work import Work, look_at, settles_in_s, settles_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Pass:
     def settles_s(self, work: Work) -> float:
         """How long a running job is still left alone."""
         assert work.current is not None
-        return self.settings.settled_restarts * work.current.restart_s - work.job.since_change_s
+        return settles_s(work.job, work.current, self.settings.settled_restarts)
 
     def best_fit(self, work: Work) -> tuple[Option, Placement] | None:
         """The best option that fits now, unless it is so bad that waiting is better: it is not for a calmer node where
@@ -168,10 +168,7 @@ class Joint:
         return blocked if kept else _start(now, blocked)
 
     def settles_in_s(self, problem: Problem) -> float:
-        now = self._pass(problem, Rooms.of(problem), {}, 0)
-        works = (look_at(job, now.rooms.kinds) for job in problem.jobs if job.placement and not job.frozen)
-        left_s = (now.settles_s(work) for work in works if work.current is not None)
-        return min((seconds for seconds in left_s if seconds > 0.0), default=math.inf)
+        return settles_in_s(problem, self.settings.settled_restarts)
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The order of starts; options by what they cost."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from policies.jct.ordered import Book, Preempting, asked_options
 from policies.jct.patience import Patience, overdue_s, overdue_since_start_s, starves
 from policies.jct.terms import Term
-from policies.jct.work import Work
+from policies.jct.work import Work, settles_s
 
 RUNS_ON = 0.7
 """What is left of a running job counts so much: stopping it costs a restart, and its place may not come again."""
@@ -60,7 +60,7 @@ class Rigid(Preempting):
         if work.current is not None:
             if (late_s := overdue_since_start_s(self._bound, work)) > 0.0:
                 return STARVED, -late_s
-            settling = work.job.since_change_s < self._settled_restarts * work.current.restart_s
+            settling = settles_s(work.job, work.current, self._settled_restarts) > 0.0
             return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight, FIRST_OF_EQUALS
         if self._starves(work):
             return STARVED, -overdue_s(self._bound, work)

@@ -5,7 +5,6 @@ speed, relative to its speed at the asked size, grows most per device. A running
 where its devices bring more to others, and only when its restart is small beside its life.
 """
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
@@ -14,7 +13,7 @@ from policies.jct.ordered import asked_options, by_age
 from policies.jct.problem import NOTHING, Grant, Option, Problem
 from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
-from policies.jct.work import Work, look_at
+from policies.jct.work import Work, look_at, settles_in_s, settles_s
 
 GAIN = 1.2
 """How much faster a changed job must run."""
@@ -29,17 +28,14 @@ class Slope:
         rooms = Rooms.of(problem)
         works = [work for job in problem.jobs if not job.fixed and (work := look_at(job, rooms.kinds)).options]
         works.sort(key=by_age)
-        free = [work for work in works if work.current is None or _settles_s(work) <= 0.0]
+        free = [work for work in works if work.current is None or settles_s(work.job, work.current, LIFE) <= 0.0]
         for work in free:
             rooms.give(work.job.placement, work.job)
         targets = _targets(free, Counter(rooms.free_of))
         return _place(free, targets, rooms)
 
     def settles_in_s(self, problem: Problem) -> float:
-        kinds = {node.id: node.kind for node in problem.nodes}
-        works = (look_at(job, kinds) for job in problem.jobs if job.placement and not job.frozen)
-        left_s = (_settles_s(work) for work in works if work.current is not None)
-        return min((seconds for seconds in left_s if seconds > 0.0), default=math.inf)
+        return settles_in_s(problem, LIFE)
 
     def claims(self, problem: Problem, waiting: Sequence[Work]) -> list[tuple[Work, Sequence[Option]]]:
         """The older first, with its smallest sizes first."""
@@ -47,11 +43,6 @@ class Slope:
 
     def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         return (Term("seconds since submission x weight", work.job.age_s * work.job.weight),)
-
-
-def _settles_s(work: Work) -> float:
-    assert work.current is not None
-    return LIFE * work.current.restart_s - work.job.since_change_s
 
 
 def _targets(works: list[Work], left: Counter[str]) -> dict[str, Option]:

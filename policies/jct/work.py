@@ -1,11 +1,12 @@
 """How much of a job is left, and what each way of doing it takes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policies.jct.curve import options_of
 from policies.jct.gittins import expected_remaining
-from policies.jct.problem import JobDemand, Option
+from policies.jct.problem import JobDemand, Option, Problem
 
 UNSEEN_GPU_S = 600.0
 """Device-seconds that a job of unknown length is thought to need before it has run."""
@@ -60,3 +61,18 @@ def running_option(job: JobDemand, kinds: Mapping[str, str]) -> Option | None:
     same = [o for o in job.menu if o.plan == job.plan and o.devices == sum(shape) and o.kind == kind]
     exact = [option for option in same if not option.per_node or sorted(option.per_node) == sorted(shape)]
     return min(exact or same, key=lambda option: option.step_time_s, default=None)
+
+
+def settles_s(job: JobDemand, current: Option, restarts: float) -> float:
+    """How long a running job is still left alone after its last change: for so many times as long as a restart takes
+    it."""
+    return restarts * current.restart_s - job.since_change_s
+
+
+def settles_in_s(problem: Problem, restarts: float) -> float:
+    """Of the running jobs left alone now, when the first may be changed again; infinite where there is none."""
+    kinds = {node.id: node.kind for node in problem.nodes}
+    running = [job for job in problem.jobs if job.placement and not job.frozen]
+    rows = ((job, running_option(job, kinds)) for job in running)
+    left_s = (settles_s(job, current, restarts) for job, current in rows if current is not None)
+    return min((seconds for seconds in left_s if seconds > 0.0), default=math.inf)
