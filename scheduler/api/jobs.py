@@ -162,9 +162,7 @@ async def _changes(caller: Caller, change: Change, job: Job) -> dict[str, Any]:
     if "begin" in named:
         changes["begin_us"] = change.begin
     if change.gpus is not None:
-        low, high = change.gpus.range
-        allowed = tuple(sorted(set(change.gpus.allowed or ())))
-        changes |= {"min_devices": low, "max_devices": high, "allowed_devices": allowed}
+        changes |= change.gpus.counts
     return changes
 
 

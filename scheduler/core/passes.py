@@ -16,12 +16,13 @@ from dataclasses import replace
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
 from scheduler.core.binding import Binder
-from scheduler.core.caps import holders, too_much, use_of
+from scheduler.core.caps import Use, holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
 from scheduler.core.endings import stop_attempt
-from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
+from scheduler.core.entities import AttemptState, EndCause, Job, JobState, Wanted
 from scheduler.core.events import Planned
+from scheduler.core.preemptible import changes_live
 from scheduler.core.reserved import closed_nodes
 from scheduler.core.settings import us
 from scheduler.core.sizes import out_of_range, size_of
@@ -96,9 +97,6 @@ def _valid(
 
 def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
     """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is.
-
-    Who only gives devices up is never too much, however low a cap has become. A live resize holds old and new devices
-    at once; where that is too much, the job stops first.
     """
     state, over = turn.state, []
     use = use_of(state)
@@ -106,13 +104,10 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
         job = state.jobs.get(move.job)
         if job is None:
             continue
-        found = too_much(state, use, job, move.devices, more=isinstance(move, Start))
-        if found is not None and isinstance(move, Resize):
-            own = {lease.device for lease in state.leases.values() if lease.job == job.id}
-            if own.issuperset(move.devices):
-                continue
-            found = too_much(state, use, job, move.devices, own, more=0)
-            state.stops_to_change[job.id] = job.last_attempt
+        if isinstance(move, Resize):
+            found = _too_much_to_resize(state, use, job, move)
+        else:
+            found = too_much(state, use, job, move.devices)
         if found is None:
             use.take(job, move.devices)
             use.running.update(holders(job) if isinstance(move, Start) else ())
@@ -120,6 +115,26 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
             over.append(move.job)
             _explain(turn, Wait(move.job, *found))
     return over
+
+
+def _too_much_to_resize(state: State, use: Use, job: Job, move: Resize) -> tuple[str, str] | None:
+    """Who gives devices up while it trains is never too much, however low a cap has become. Else a live resize holds
+    old and new devices at once; where that is too much, the job stops first, unless that would cost all its work.
+    """
+    found = too_much(state, use, job, move.devices, more=0)
+    if found is None:
+        return None
+    own = {lease.device for lease in state.leases.values() if lease.job == job.id}
+    attempt = state.open_attempt(job.id)
+    if attempt is not None and changes_live(state, attempt):
+        if own.issuperset(move.devices):
+            return None
+        if job.spec.checkpoint is None:
+            return found
+    found = too_much(state, use, job, move.devices, own, more=0)
+    if found is None:
+        state.stops_to_change[job.id] = job.last_attempt
+    return found
 
 
 def _stale(

@@ -145,3 +145,22 @@ def test_an_answer_that_is_no_longer_within_the_range_is_dropped_and_asked_anew(
     assert dropped == ["the job may not have 4 device(s)"]
     assert late.asked > 1
     assert have(admin, id) == 2
+
+
+def test_what_a_smaller_size_would_cost_can_be_asked_before(admin, training):
+    id = training(work={"total": "5000 steps"})
+    found = admin("POST", "/v1/whatif", json={"set": [{"job": id, "gpus": 1}]}).json()
+    assert [moved["job"] for moved in found["moved"]] == [id]
+    assert found["moved"][0]["end_after"] > found["moved"][0]["end_before"]
+    assert have(admin, id) == 4
+    body = problem(admin("POST", "/v1/whatif", json={"set": [{"job": id}]}), 422, "bad-spec")
+    assert "name a priority or gpus" in body["detail"]
+
+
+def test_one_that_would_have_to_begin_anew_under_a_lowered_cap_goes_on_instead(admin, cluster, training):
+    id = training()
+    assert admin("POST", "/v1/teams", json={"name": "nlp", "max_devices": 1}).status_code == 201
+    update(admin, id, 2)
+    cluster.advance(5)
+    seen = admin.get(f"/v1/jobs/{id}")
+    assert (seen["state"], seen["gpus"]["have"], seen["reason"]["code"]) == ("RUNNING", 4, "QuotaTeam")
