@@ -11,7 +11,7 @@ from typing import Any
 
 from policies.ir.plan import ParallelPlan
 from policies.model.cluster import JobView, MeasuredMenu, Observed
-from policies.model.decision import Start
+from policies.model.decision import Start, Wait
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
 from scheduler.core.effects import Effects
@@ -159,7 +159,8 @@ class State:
     health_beat: the session and number of the beat whose health each node is judged by. undrained: nodes that are not
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
-    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
+    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. unmet: why
+    running jobs have no size that their owners allow, as the last pass told it. sensed: the newest
     sample of each node. contested: devices that are slowed down now. said: how often agents have caused events of each
     kind lately. planned_us: of the newest snapshot for a pass. again_us: when the policy wants to be asked again; 0
     where it does not. lease_index: of `leases`.
@@ -199,6 +200,7 @@ class State:
     changing: dict[int, Change] = field(default_factory=dict)
     changed_us: dict[int, int] = field(default_factory=dict)
     views: dict[int, Viewed] = field(default_factory=dict)
+    unmet: dict[int, Wait] = field(default_factory=dict)
     took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
