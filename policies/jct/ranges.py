@@ -8,6 +8,7 @@
    its present size counts as one of its range, so that it goes on.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -40,8 +41,8 @@ class InRange:
         first = _Pass(snapshot)
         first.run()
         then = self.policy.decide(first.after(), effort)
-        moved = {resize.job for resize in then.resizes}
-        waits = (wait for wait in first.waits if wait.job not in moved)
+        after = {resize.job: len(resize.devices) for resize in then.resizes}
+        waits = (wait for wait in first.waits if after.get(wait.job) not in first.allowed[wait.job])
         return replace(then, resizes=(*first.resizes, *then.resizes), waits=(*then.waits, *waits))
 
     def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
@@ -49,7 +50,8 @@ class InRange:
 
 
 class _Pass:
-    """rooms, devices, jobs: as they are after what has been decided so far."""
+    """rooms, devices, jobs: as they are after what has been decided so far. allowed: sizes of each job that is out of
+    its range."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.demands = snapshot, Demands(snapshot)
@@ -58,6 +60,7 @@ class _Pass:
         self.devices = {device.id: device for device in snapshot.devices}
         self.resizes: list[Resize] = []
         self.waits: list[Wait] = []
+        self.allowed = {job.id: device_counts(job.menu) for job in snapshot.jobs if job.out_of_range}
         self.wrong = sorted((job for job in snapshot.jobs if job.out_of_range), key=_place_in_line)
         self.rooms = Rooms.of(self.demands.problem(self.wrong))
 
@@ -86,7 +89,7 @@ class _Pass:
 
     def _options(self, job: JobView) -> list[Option]:
         """Of its range, the nearest size first, and of one size the fastest."""
-        allowed, now = device_counts(job.menu), len(job.devices)
+        allowed, now = self.allowed[job.id], len(job.devices)
         found = [option for option in offered(job, self.ledger) if option.devices in allowed]
         return sorted(found, key=lambda option: (abs(option.devices - now), option.step_time_s))
 
@@ -102,14 +105,29 @@ class _Pass:
         return False
 
     def _find(self, option: Option, demand: JobDemand) -> Placement:
-        """On its own devices, whatever caps say; else on its own nodes, else anywhere."""
+        """On its own devices, whatever caps say; else on its own nodes, else beside what it has, else anywhere."""
         own = [node for node in self.rooms.nodes if node.id in demand.placement]
         if placement := _only(own, demand.placement).find(option, demand):
             return placement
         if not self.rooms.allows(demand, option.devices):
             return NOTHING
         near_it = {node.id: self.rooms.free(node.id) for node in own}
-        return _only(own, near_it).find(option, demand) or self.rooms.find(option, demand)
+        return (
+            _only(own, near_it).find(option, demand)
+            or self._beside(option, demand)
+            or self.rooms.find(option, demand)
+        )
+
+    def _beside(self, option: Option, demand: JobDemand) -> Placement:
+        """All that it has, and what it lacks elsewhere; nothing where it has more, or the plan wants other nodes."""
+        more = option.devices - demand.devices
+        usable = all(self.rooms.kinds[id] == option.kind and id not in demand.avoid for id in demand.placement)
+        if option.per_node or more <= 0 or not usable:
+            return NOTHING
+        self.rooms.take(demand.placement, demand)
+        rest = self.rooms.find(replace(option, devices=more), demand)
+        self.rooms.give(demand.placement, demand)
+        return Counter(demand.placement) + Counter(rest) if rest else NOTHING
 
     def _commit(self, job: JobView, option: Option, placement: Placement) -> None:
         assert isinstance(option.plan, ParallelPlan)
@@ -149,7 +167,7 @@ class _Pass:
 
     def _goes_on(self, job: JobView, why: str) -> None:
         low, high, now = job.menu.min_devices, job.menu.max_devices, len(job.devices)
-        counts = (now, *device_counts(job.menu))
+        counts = (now, *self.allowed[job.id])
         menu = replace(job.menu, min_devices=min(counts), max_devices=max(counts), allowed_devices=counts)
         self.jobs[job.id] = replace(job, menu=menu)
         range_ = f"{low}" if low == high else f"{low} to {high}"
