@@ -384,7 +384,7 @@ def test_a_prediction_that_fails_costs_no_sample(tmp_path):
             self.samples.append(telemetry)
 
         def members(self):
-            raise ZeroDivisionError
+            raise ZeroDivisionError("none")
 
     async def scene(node) -> None:
         sampler = Sampler(Scripted(node.devices), node.devices)
@@ -398,6 +398,9 @@ def test_a_prediction_that_fails_costs_no_sample(tmp_path):
     node = Node()
     asyncio.run(scene(node))
     assert [sample.number for sample in node.samples[:3]] == [1, 2, 3]
+    assert {sample.fallback for sample in node.samples} == {
+        "the prediction failed: ZeroDivisionError: none. Nothing is known of neighbours"
+    }
 
 
 def test_dyn19_the_models_that_come_along_can_be_used():
