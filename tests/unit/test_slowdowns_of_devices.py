@@ -122,6 +122,17 @@ def test_a_gang_that_is_spread_or_on_other_devices_now_is_slowed_by_no_neighbour
         assert found[1, 1].middle == 1.0, devices
 
 
+def test_a_plan_that_was_made_for_a_neighbour_is_no_measure_of_it_until_that_has_gone():
+    observed, seen = Observed(), []
+    for at, (sizes, step_time_s) in enumerate(((1, 0.1), (1, 0.2), (2, 0.15), (2, 0.11), (2, 0.15), (1, 0.1))):
+        for step in range(20):
+            target, report = member("d", step=20 * at + step, step_time_s=step_time_s)
+            revised = msgspec.structs.replace(report, revision=sizes - 1, plan=plan((0, sizes, 4)))
+            found = observed.take([(target, revised)])
+        seen.append(found[1, 1].middle if found else None)
+    assert seen == [1.0, pytest.approx(2.0), None, 1.0, pytest.approx(0.15 / 0.11), 1.0]
+
+
 def test_a_step_of_a_larger_batch_takes_longer_and_nobody_slows_it():
     observed = Observed()
     for step in range(40):
