@@ -65,30 +65,33 @@ class Observed:
 
     def __init__(self) -> None:
         self._paces: dict[Hashable, Pace] = {}
-        self._last: dict[tuple[int, int], float] = {}
+        self._slowed: dict[tuple[int, int], set[str]] = {}
+        """The devices here of each attempt that was slow when it last told."""
 
     def take(
         self, members: Sequence[tuple[Target, Report]], kinds: Mapping[str, str] | None = None
     ) -> dict[tuple[int, int], Ratio]:
         """By job and attempt, of those that have shown enough. members: all that are here. kinds: of their devices."""
-        places: dict[tuple[int, int], list[str]] = defaultdict(list)
+        devices: dict[tuple[int, int], set[str]] = defaultdict(set)
         for target, _ in members:
-            places[target.job, target.attempt].append((kinds or {}).get(target.device, ""))
+            devices[target.job, target.attempt].add(target.device)
         found = {}
         for target, told in members:
             report = plausible(told)
             if report.step is None or report.step_time_s is None:
                 continue
-            place = len(target.ranks), tuple(sorted(places[target.job, target.attempt]))
-            key = target.spec.spec_key or target.job, report.plan or target.plan, report.batch, place
             attempt = target.job, target.attempt
-            pace = self._paces.pop(key, None) or Pace(beside=self._last.get(attempt, 1.0) >= BEGINS)
+            place = len(target.ranks), tuple(sorted((kinds or {}).get(device, "") for device in devices[attempt]))
+            key = target.spec.spec_key or target.job, report.plan or target.plan, report.batch, place
+            pace = self._paces.pop(key, None) or Pace(beside=self._slowed.get(attempt) == devices[attempt])
             self._paces[key] = pace  # the last used is the last to go
             pace.add(report.step, report.step_time_s)
             if (ratio := pace.ratio()) is not None:
                 found[attempt] = ratio
-                self._last[attempt] = ratio.middle
-        self._last = {attempt: middle for attempt, middle in self._last.items() if attempt in places}
+                self._slowed.pop(attempt, None)
+                if ratio.middle >= BEGINS:
+                    self._slowed[attempt] = devices[attempt]
+        self._slowed = {attempt: where for attempt, where in self._slowed.items() if attempt in devices}
         while len(self._paces) > KEPT:
             del self._paces[next(iter(self._paces))]
         return found

@@ -133,6 +133,15 @@ def test_a_plan_that_was_made_for_a_neighbour_is_no_measure_of_it_until_that_has
     assert seen == [1.0, pytest.approx(2.0), None, 1.0, pytest.approx(0.15 / 0.11), 1.0]
 
 
+def test_a_job_that_has_left_a_neighbour_has_a_pace_of_its_own_where_it_is():
+    observed = Observed()
+    for step in range(60):
+        device, step_time_s, sizes = ("d", 0.1, 1) if step < 20 else ("d", 0.2, 1) if step < 40 else ("e", 0.11, 2)
+        target, report = member(device, step=step, step_time_s=step_time_s)
+        found = observed.take([(target, msgspec.structs.replace(report, plan=plan((0, sizes, 4))))])
+    assert found[1, 1].middle == 1.0
+
+
 def test_a_step_of_a_larger_batch_takes_longer_and_nobody_slows_it():
     observed = Observed()
     for step in range(40):
