@@ -35,6 +35,20 @@ def device_counts(request: MenuRequest) -> tuple[int, ...]:
     return tuple(sorted({n for n in allowed if request.min_devices <= n <= request.max_devices}))
 
 
+def divisible_counts(request: MenuRequest) -> tuple[int, ...]:
+    """The allowed sizes that can be divided into stages and replicas at all. Quick: no plan is cut, and memory is not
+    asked for. Of a menu that was measured its sizes."""
+    counts = device_counts(request)
+    if request.measured is not None:
+        measured = {row.devices for row in request.measured.rows}
+        return tuple(count for count in counts if count in measured)
+    if not request.profiles:
+        return counts
+    search = Search()
+    models = _models(request, DeviceKind(request.profiles[0].device_kind), search, polish=0)
+    return tuple(count for count in counts if _shapes(request, search, models, count))
+
+
 def microbatch_sizes(request: MenuRequest) -> tuple[int, ...]:
     """Sizes in samples that divide the global batch into at most MOST_MICROBATCHES and that the request allows.
 

@@ -12,6 +12,7 @@ from policies.jct.policy import Policy
 from policies.jct.priority import PriorityPolicy
 from policies.jct.problem import Allocator
 from policies.jct.queues import Queues
+from policies.jct.ranges import InRange
 from policies.jct.slope import Slope
 
 GROUP = "jctd.policies"
@@ -28,11 +29,16 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Policy:
-    """A policy by its name. An entry point names a callable without arguments that returns a Policy.
+    """A policy by its name. An entry point names a callable without arguments that returns a Policy. Whichever it is,
+    running jobs come back into the range that their owners have given them before it is asked.
 
     Raises:
         ValueError: no such policy.
     """
+    return InRange(_find(name))
+
+
+def _find(name: str) -> Policy:
     if name == "priority":
         return PriorityPolicy()
     if name in ALLOCATORS:

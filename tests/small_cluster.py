@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from policies import registry
-from policies.jct.priority import PriorityPolicy
+from policies.registry import find
 from scheduler.api.metrics import Metrics
 from scheduler.core.entities import Event
 from scheduler.core.errors import Code, JctError
@@ -73,7 +73,7 @@ class SmallCluster:
         self.logs: dict[tuple[int, int, int], bytes] = {}
         self.missing = self.broken = ""
         self._now_us = START_US
-        self._policy = PriorityPolicy()
+        self._policy = find("priority")
         self.forecasts = Forecaster(self.state, Inline(), "priority", self.now_us, self._step)
         self._version = 0
         self._agents = [

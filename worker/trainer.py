@@ -216,7 +216,7 @@ class Trainer:
             pause_s,
             self.plan.name,
         )
-        self._report(step=step, loss=loss, step_time_s=elapsed_s)
+        self._report(step=step, loss=loss, step_time_s=elapsed_s, batch=self.job.batch_at(step - 1))
         steadiness = self._step_times.take(elapsed_s)
         if steadiness is not None:
             adapter = self._part.adapter if self._part is not None else None

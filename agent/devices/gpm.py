@@ -45,10 +45,8 @@ class Gpm:
             return ""
         support, why = guard.ask(pynvml.nvmlGpmQueryDeviceSupport, self._parent or self._device)
         if not why and not support.isSupportedDevice:
-            why = "this GPU has no performance monitoring"
+            why = self._never = "this GPU has no performance monitoring"
         if why:
-            if not guard.unwell and not guard.trouble:
-                self._never = why
             return str(why)
         both = [guard.ask(pynvml.nvmlGpmSampleAlloc) for _ in range(2)]
         if (why := both[0][1] or both[1][1]) == "":
@@ -61,8 +59,10 @@ class Gpm:
         newest = self._samples[1]
         if self._parent is None:
             _, why = guard.ask(pynvml.nvmlGpmSampleGet, self._device, newest)
+        elif self._instance is None:
+            why = "NVML does not tell its GPU instance"
         else:
-            _, why = guard.ask(pynvml.nvmlGpmMigSampleGet, self._parent, self._instance or 0, newest)
+            _, why = guard.ask(pynvml.nvmlGpmMigSampleGet, self._parent, self._instance, newest)
         first, self._filled = not self._filled, not why
         return why or ("the first sample: there is nothing yet to compare it with" if first else "")
 

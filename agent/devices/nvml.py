@@ -79,7 +79,9 @@ class Nvml:
     def _known(self, id: str, handle: Handle) -> Handle:
         """The old one while it means the same device: it remembers earlier samples."""
         old = self._handles.get(id)
-        return old if old is not None and _address(old.device) == _address(handle.device) else handle
+        if old is None or _address(old.device) != _address(handle.device):
+            return handle
+        return old if handle.instance in (None, old.instance) else handle
 
 
 def _address(device: object) -> int | None:

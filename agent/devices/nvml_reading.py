@@ -61,7 +61,7 @@ NAMES = tuple(dict.fromkeys((
 @dataclass(slots=True)
 class Handle:
     """A device as NVML names it, with what is remembered from look to look. parent: of a MIG device its GPU's id;
-    instance: its GPU instance there. xid: the last that was seen. events: where NVML reports them."""
+    instance: its GPU instance there. xid: the last that was seen. events: where NVML reports them, once it listens."""
 
     device: Any
     bus: str = ""
@@ -70,7 +70,7 @@ class Handle:
     instance: int | None = None
     gpm: Gpm | None = None
     events: Any = None
-    no_events: str = ""
+    listens: bool = False
     xid: int | None = None
 
 
@@ -158,23 +158,26 @@ def _read_throttles(handle: Handle, guard: Guard, reading: Reading) -> None:
 
 def _read_xid(handle: Handle, guard: Guard, reading: Reading) -> None:
     """NVML only tells of new ones."""
-    if handle.events is None and not handle.no_events:
-        handle.no_events = _register(handle, guard)
-    while not handle.no_events:
+    why = "" if handle.listens else _listen(handle, guard)
+    while not why:
         event, _ = guard.ask(pynvml.nvmlEventSetWait_v2, handle.events, 0)
         if event is None:
             break
         handle.xid = event.eventData
-    none = handle.no_events or guard.unwell or "none since the agent's start"
+    none = why or guard.unwell or guard.trouble or "none since the agent's start"
     _put(reading.values, reading, "xid", handle.xid, none)
 
 
-def _register(handle: Handle, guard: Guard) -> str:
-    handle.events, why = guard.ask(pynvml.nvmlEventSetCreate)
+def _listen(handle: Handle, guard: Guard) -> str:
+    """Says why not; the next look tries again."""
+    why = ""
+    if handle.events is None:
+        handle.events, why = guard.ask(pynvml.nvmlEventSetCreate)
     if not why:
         _, why = guard.ask(
             pynvml.nvmlDeviceRegisterEvents, handle.device, pynvml.nvmlEventTypeXidCriticalError, handle.events
         )
+        handle.listens = not why
     return why
 
 

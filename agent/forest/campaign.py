@@ -153,10 +153,15 @@ def _situation(moment: Moment) -> Situation:
 
 def _free_s(record: Record) -> dict[tuple[int, int], float]:
     """By batch size and stage: the busy time of an undisturbed step, on a core and off it (while it sends)."""
-    calm = [(one.at_s - EVERY_S, one.at_s) for one in record.moments if not one.disturbances]
+    calm = [one.at_s for one in record.moments if not one.disturbances]
+
+    def is_alone(step: Step) -> bool:
+        after = bisect_left(calm, step.end_s)
+        return after < len(calm) and calm[after] - EVERY_S <= step.end_s
+
     free = {}
     for key, steps in record.steps.items():
-        alone = [step for step in steps if any(first <= step.end_s <= end for first, end in calm)] or steps
+        alone = [step for step in steps if is_alone(step)] or steps
         waits = [max(0.0, step.busy_s - step.cpu_s) for step in alone]
         free[key] = float(np.quantile([step.cpu_s for step in alone], CPU_QUANTILE) + np.quantile(waits, WAIT_QUANTILE))
     return free
@@ -165,7 +170,7 @@ def _free_s(record: Record) -> dict[tuple[int, int], float]:
 def _around(steps: Sequence[Step], ends: Sequence[float], at_s: float, free_s: float) -> float | None:
     """The mean of the steps of the last sampling period, those at its ends by their parts inside."""
     total = count = 0.0
-    for step in itertools.islice(steps, bisect_left(ends, at_s - EVERY_S), None):
+    for step in map(steps.__getitem__, range(bisect_left(ends, at_s - EVERY_S), len(steps))):
         first = step.end_s - step.step_s
         if first >= at_s:
             break

@@ -34,7 +34,8 @@ class Contest:
         self.newest.append(slowdown)
         middle = {
             name: statistics.median(getattr(one, name) for one in self.newest)
-            for name in ("ratio", "low", "high", "confidence")
+            for name in ("ratio", "low", "high", "confidence", "stage_ratio", "stage_low")
+            if getattr(slowdown, name) is not None
         }
         self._judge(middle["ratio"], now_s)
         return replace(slowdown, contested=self.contested, **middle)

@@ -25,6 +25,12 @@ def felt(ratio: float, values: Mapping[str, float | None]) -> float:
     return 1 / (1 - of_all - busy * (1 - 1 / inflated))
 
 
+def at_least_waited(ratio: float, values: Mapping[str, float | None]) -> float:
+    """The ratio of the time that the stage computes, where a forest says less than what is measured: it waited."""
+    shares = _shares(values)
+    return ratio if shares is None else max(ratio, 1 / (1 - shares[1]))
+
+
 def computed(ratio: float, values: Mapping[str, float | None]) -> float | None:
     """The other way round, for what step times show. None where they cannot tell: the stage sleeps for most of the
     time, or the step has lost more than the stage would have run."""

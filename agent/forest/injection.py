@@ -27,9 +27,10 @@ Gang = tuple[int, int]
 
 @dataclass(slots=True)
 class Schedule:
-    """When the next may begin. seen_s: since when each gang has trained here."""
+    """When the next may begin. last_s: when the last did; for an agent that has just started, its start, since the one
+    before may just have disturbed them. seen_s: since when each gang has trained here."""
 
-    last_s: float | None = None
+    last_s: float
     seen_s: dict[Gang, float] = field(default_factory=dict)
 
     def due(self, gangs: Iterable[Gang], devices: Iterable[DeviceSample], now_s: float) -> bool:
@@ -37,8 +38,7 @@ class Schedule:
         present = set(gangs)
         self.seen_s = {gang: self.seen_s.get(gang, now_s) for gang in present}
         young = any(now_s - seen_s < YOUNG_S for seen_s in self.seen_s.values())
-        rested = self.last_s is None or now_s - self.last_s >= EVERY_S
-        if not (young and rested and is_bearable(devices)):
+        if not (young and now_s - self.last_s >= EVERY_S and is_bearable(devices)):
             return False
         self.last_s = now_s
         return True
@@ -55,7 +55,7 @@ async def inject_rarely(
     look_s: float = LOOK_S,
 ) -> None:  # fmt: skip
     """Until cancelled. look: of each CPU device with a training member, the gang and the newest sample."""
-    schedule, kinds = Schedule(), itertools.cycle(KINDS)
+    schedule, kinds = Schedule(clock_s()), itertools.cycle(KINDS)
     while True:
         await asyncio.sleep(look_s)
         found = look()

@@ -1,8 +1,8 @@
 """Slowdowns as running jobs show them: step times over those of the same plan when it was not disturbed."""
 
 import statistics
-from collections import deque
-from collections.abc import Hashable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,8 +23,9 @@ class Ratio(NamedTuple):
 
 @dataclass(slots=True)
 class Pace:
-    """Of one plan of one program. free_s: the smallest median that CALM step times in a row have had: a single quick
-    step is luck, ten in a row are not. It never grows, so that a long disturbance does not become the normal."""
+    """Of one plan of one program, at one batch size. free_s: the smallest median that CALM step times in a row have
+    had: a single quick step is luck, ten in a row are not. It never grows, so that a long disturbance does not
+    become the normal."""
 
     free_s: float | None = None
     step_times_s: deque[float] = field(default_factory=lambda: deque(maxlen=CALM))
@@ -52,19 +53,26 @@ class Pace:
 
 class Observed:
     """The pace of each gang whose pilot is here. Paces outlive attempts: one that begins beside a neighbour has the
-    baseline of an earlier one, if there was any."""
+    baseline of an earlier one, if there was any in the same place: as many members here, on the same kinds of devices.
+    """
 
     def __init__(self) -> None:
         self._paces: dict[Hashable, Pace] = {}
 
-    def take(self, members: Iterable[tuple[Target, Report]]) -> dict[tuple[int, int], Ratio]:
-        """By job and attempt, of those that have shown enough."""
+    def take(
+        self, members: Sequence[tuple[Target, Report]], kinds: Mapping[str, str] | None = None
+    ) -> dict[tuple[int, int], Ratio]:
+        """By job and attempt, of those that have shown enough. members: all that are here. kinds: of their devices."""
+        places: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for target, _ in members:
+            places[target.job, target.attempt].append((kinds or {}).get(target.device, ""))
         found = {}
         for target, told in members:
             report = plausible(told)
             if report.step is None or report.step_time_s is None:
                 continue
-            key = target.spec.spec_key or target.job, report.plan or target.plan, len(target.ranks)
+            place = len(target.ranks), tuple(sorted(places[target.job, target.attempt]))
+            key = target.spec.spec_key or target.job, report.plan or target.plan, report.batch, place
             pace = self._paces.pop(key, None) or Pace()
             self._paces[key] = pace  # the last used is the last to go
             pace.add(report.step, report.step_time_s)

@@ -14,7 +14,7 @@ from agent.damping import Damping
 from agent.forest import file
 from agent.forest.contested import Contest
 from agent.forest.features import Features, Values
-from agent.forest.felt import computed, felt
+from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.file import BadModel
 from agent.forest.model import LEAST_CONFIDENCE, Hardware, Model
 from agent.forest.observed import Observed, Ratio
@@ -34,6 +34,8 @@ FREE_CHANGES = 5
 """Of model files within ten minutes: more than that is no work of a person."""
 OBSERVED_CONFIDENCE = 0.6
 STEP_TIMES = "observed step times"
+NOT_SLOWED = 1.05
+"""A job whose steps take no longer than this is not slowed by any of its devices."""
 NOTICEABLE_WAIT_PERCENT, NOTICEABLE_FOREIGN_PERCENT = 5.0, 10.0
 NO_GANG = (0, 0)
 
@@ -116,15 +118,17 @@ class Predictor:
         gangs = {target.device: (target.job, target.attempt) for target, _ in running}
         own = self._members.read(pids)
         values = self._features.of(telemetry, now_s, own, gangs)
-        ratios = self._observed.take(running)
+        ratios = self._observed.take(running, {device.id: device.kind for device in telemetry.devices})
         found = []
         alone = {target.device for target, _ in running if len(target.ranks) == 1}
         for device in telemetry.devices:
-            ratio = ratios.get(gangs.get(device.id, NO_GANG))
-            if ratio is not None and device.id not in alone and not is_disturbed(values[device.id]):
-                ratio = None  # a step time does not tell which of a gang's devices is slow: some sign of it has to
+            shown = ratios.get(gangs.get(device.id, NO_GANG))
+            # a step time does not tell which of a gang's devices is slow: some sign of it has to
+            ratio = shown if device.id in alone or is_disturbed(values[device.id]) else None
             slowdown = self._forest(device, values[device.id], device.id in gangs) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
+            if shown is not None and shown.middle <= NOT_SLOWED:
+                ratio = shown  # none of them is slow then, and that is to be learned as well
             if ratio is not None and device.kind in self._hardware and not self._calibrating():
                 self._learn(device, values[device.id], ratio.middle, now_s)
         self._forget(device.id for device in telemetry.devices)
@@ -145,11 +149,15 @@ class Predictor:
         found = model.predict(values, self._hardware[device.kind])
         if found.confidence < LEAST_CONFIDENCE:
             return None
-        of_stage = found.slowdown, found.low, found.high
-        ratio, low, high = (felt(one, values) for one in of_stage) if device.kind == "cpu" else of_stage
+        of_stage = of_step = [found.slowdown, found.low, found.high]
+        if device.kind == "cpu":
+            of_stage = [at_least_waited(one, values) for one in of_stage]
+            of_step = [felt(one, values) for one in of_stage]
+        ratio, low, high = of_step
         return Slowdown(
-            device=device.id, ratio=ratio, low=low, high=high, confidence=found.confidence, source=Source.FOREST
-        )
+            device=device.id, ratio=ratio, low=low, high=high, confidence=found.confidence, source=Source.FOREST,
+            stage_ratio=of_stage[0], stage_low=of_stage[1],
+        )  # fmt: skip
 
     def _learn(self, device: DeviceSample, values: Values, ratio: float, now_s: float) -> None:
         of_stage = computed(ratio, values) if device.kind == "cpu" else ratio

@@ -28,7 +28,7 @@ log = structlog.get_logger()
 ONLINE, PRESENT, WINDOW, CALIBRATED = "online.npz", "present.npz", "window.npz", "rows.npz"
 CANDIDATE = "candidate.npz"
 MOST_ROWS, LEAST_ROWS = 2000, 200
-ROW_S, CHUNK_S = 5.0, 300.0
+ROW_S, CHUNK_S, PATIENCE_S = 5.0, 300.0, 3600.0
 NEWEST_SHARE, BETTER = 0.25, 0.9
 NICE = 19
 LIMIT_S = 600.0
@@ -45,12 +45,14 @@ class Refitted(msgspec.Struct, frozen=True):
 
 
 class Window:
-    """The newest rows of one kind of device: features, and the slowdown that step times have shown then."""
+    """The newest rows of one kind of device: features, and the slowdown that step times have shown then. Where a node
+    has several, of the first; of another once that has shown nothing for PATIENCE_S."""
 
     def __init__(self) -> None:
         self.hardware: Hardware | None = None
         self._found: deque[tuple[Mapping[str, float | None], float, Situation]] = deque(maxlen=MOST_ROWS)
         self._taken_s: dict[str, float] = {}
+        self._newest_s = -PATIENCE_S
 
     def __len__(self) -> int:
         return len(self._found)
@@ -62,9 +64,11 @@ class Window:
         if now_s - self._taken_s.get(device, -ROW_S) < ROW_S:
             return
         if hardware != self.hardware:
+            if self.hardware and self.hardware.kind != hardware.kind and now_s - self._newest_s < PATIENCE_S:
+                return
             self.hardware = hardware
             self._found.clear()
-        self._taken_s[device] = now_s
+        self._taken_s[device] = self._newest_s = now_s
         self._found.append((dict(values), slowdown, Situation(f"stretch {int(now_s / CHUNK_S)}", 0)))
 
     def rows(self) -> Rows:

@@ -22,7 +22,9 @@ EVERY_S = 0.5
 FIND_S = 10.0
 DEADLINE_S = 5.0
 FOREIGN_S = 5.0
-FOREIGN_SHARE = 0.05
+FOREIGN_SHARE, FOREIGN_BYTES = 0.05, 1 << 30
+"""Of its memory, from which on a stranger counts; in bytes where nobody tells how much it has, as where it is the
+machine's."""
 
 
 @dataclass(slots=True)
@@ -179,9 +181,10 @@ class Sampler:
     def _foreign(self, device: _Device) -> bool:
         """Whether somebody who is none of our jobs computes on it, with a good part of its memory."""
         assert device.reading is not None
-        total = device.reading.values.get("memory_total_bytes", math.inf)
+        total = device.reading.values.get("memory_total_bytes") or device.info.memory_bytes
+        least = FOREIGN_SHARE * total if total else FOREIGN_BYTES
         strangers = [one for one in device.reading.processes or () if one.whose != "job" and not one.draws]
-        return any(one.memory_bytes is None or one.memory_bytes >= FOREIGN_SHARE * total for one in strangers)
+        return any(one.memory_bytes is None or one.memory_bytes >= least for one in strangers)
 
     def _why_foreign(self, device: _Device, now_s: float) -> str:
         """Such a device is given to no other job. While a gang of ours is on it nothing is said: it goes on."""

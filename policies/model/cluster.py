@@ -83,6 +83,7 @@ class JobView:
     max_preemptions: how often it has been preempted, and may be at most. observed: step times that its attempts have
     shown. live: it can change its shape while it trains.
     past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
+    out_of_range: it runs on a number of devices that its owner does not allow any more, and could change now.
     """
 
     id: int
@@ -113,6 +114,7 @@ class JobView:
     observed: tuple["Observed", ...] = ()
     live: bool = False
     past_gpu_s: tuple[float, ...] = ()
+    out_of_range: bool = False
 
     @property
     def pending(self) -> bool:

@@ -42,7 +42,8 @@ def device_families(state: State) -> Iterator[GaugeMetricFamily]:
             unread[place] += not known
             strangers[place] += sum(process.whose != "job" for process in sample.processes or ())
     for name, title, merge, text in _GAUGES:
-        yield _family(title, text, {place: merge(found) for (of, place), found in values.items() if of == name})
+        found = {place: known for (of, place), known in values.items() if of == name}
+        yield _family(title, text, {place: _of_place(place, name, merge)(known) for place, known in found.items()})
     yield _family("jctd_devices_unread", "Devices of which nothing at all is known.", unread)
     yield _family("jctd_device_foreign_processes", "Processes on devices that belong to no job, or unknown.", strangers)
     worst: dict[Place, float] = {}
@@ -59,6 +60,13 @@ def device_families(state: State) -> Iterator[GaugeMetricFamily]:
     for node, sensed in _up(state):
         late.add_metric([node], sensed.telemetry.late)
     yield late
+
+
+def _of_place(
+    place: Place, name: str, merge: Callable[[Sequence[float]], float]
+) -> Callable[[Sequence[float]], float]:
+    """CPU slots each tell the memory of the machine that they share."""
+    return max if place[1] == "cpu" and name.startswith("memory") else merge
 
 
 def _up(state: State) -> Iterator[tuple[str, Sensed]]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 from msgspec.structs import replace
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from policies import registry
 from scheduler.api.access import Caller, CallerDep
@@ -25,6 +25,7 @@ from scheduler.forecast.whatif import more_nodes
 from scheduler.jobfile import parse_document
 from scheduler.jobfile.fields import Name, PriorityOrClass
 from scheduler.jobfile.key import spec_key
+from scheduler.jobfile.model import Gpus, whole_is_range
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.tokens import Role
 
@@ -33,9 +34,12 @@ router = APIRouter(tags=["foresight"])
 MOST_NODES, MOST_DEVICES = 1_000, 64
 
 
-class NewPriority(Body):
+class NewValues(Body):
+    """What is named would be another."""
+
     job: Annotated[int, Field(ge=1, le=MAX_ID)]
-    priority: PriorityOrClass
+    priority: PriorityOrClass | None = None
+    gpus: Annotated[Gpus | None, BeforeValidator(whole_is_range)] = None
 
 
 class NewNodes(Body):
@@ -47,9 +51,9 @@ class NewNodes(Body):
 
 
 class Hypothesis(Body):
-    """All of it at once. set: priorities of jobs. quota: the most devices of a team; null for no limit."""
+    """All of it at once. set: priorities and GPUs of jobs. quota: the most devices of a team; null for no limit."""
 
-    set: list[NewPriority] = Field(default_factory=list, max_length=1_000)
+    set: list[NewValues] = Field(default_factory=list, max_length=1_000)
     policy: Name | None = None
     add_nodes: list[NewNodes] = Field(default_factory=list, max_length=100)
     drain: list[Name] = Field(default_factory=list, max_length=1_000)
@@ -60,7 +64,7 @@ class Hypothesis(Body):
 async def whatif(hypothesis: Hypothesis, caller: CallerDep, _: Plain) -> Response:
     """Both worlds are run ahead, as it is and as it would be, and compared; nothing is changed.
 
-    Users may ask for the priorities of jobs that they may change; operators for everything.
+    Users may ask for the priorities and sizes of jobs that they may change; operators for everything.
     """
     events = await _events(hypothesis, caller)
     if not events and hypothesis.policy is None:
@@ -79,10 +83,14 @@ async def _events(asked: Hypothesis, caller: Caller) -> list[CoreEvent]:
     for item in asked.set:
         story = await caller.to_act_on(item.job, "whatif")
         if story.job.state is JobState.DONE:
-            told = f"job {item.job} has already ended ({story.job.result}), so its priority changes nothing"
+            told = f"job {item.job} has already ended ({story.job.result}), so nothing changes for it"
             raise JctError(Code.CONFLICT, told, field="set")
-        priority = await allowed_priority(caller, item.priority, story.job.spec.team)
-        events.append(Change(request=0, job=item.job, actor=caller.user, changes={"priority": priority}))
+        changes: dict[str, Any] = item.gpus.counts if item.gpus is not None else {}
+        if item.priority is not None:
+            changes["priority"] = await allowed_priority(caller, item.priority, story.job.spec.team)
+        if not changes:
+            raise JctError(Code.BAD_SPEC, f"name a priority or gpus for job {item.job}", field="set")
+        events.append(Change(request=0, job=item.job, actor=caller.user, changes=changes))
     if asked.policy or asked.add_nodes or asked.drain or asked.quota:
         await caller.at_least(Role.OPERATOR, "whatif", "cluster")
     for node in asked.drain:

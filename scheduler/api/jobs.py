@@ -44,7 +44,8 @@ class Submission(Body):
 
 
 class Change(Body):
-    """What is named is changed; null clears time_limit and begin. gpus and begin only while the job waits."""
+    """What is named is changed; null clears time_limit and begin. begin only while the job waits, as gpus of a
+    command; a training that runs takes its new size on."""
 
     priority: PriorityOrClass | None = None
     team: Name | None = None
@@ -161,9 +162,7 @@ async def _changes(caller: Caller, change: Change, job: Job) -> dict[str, Any]:
     if "begin" in named:
         changes["begin_us"] = change.begin
     if change.gpus is not None:
-        low, high = change.gpus.range
-        allowed = tuple(sorted(set(change.gpus.allowed or ())))
-        changes |= {"min_devices": low, "max_devices": high, "allowed_devices": allowed}
+        changes |= change.gpus.counts
     return changes
 
 

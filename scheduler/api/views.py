@@ -41,6 +41,7 @@ from scheduler.core.entities import (
 )
 from scheduler.core.ledger import ledger
 from scheduler.core.shown import shown_reason, shown_state
+from scheduler.core.sizes import why_out_of_range
 from scheduler.core.state import Progress, State
 from scheduler.core.story import Story
 from scheduler.forecast.outlook import Outlook
@@ -90,7 +91,7 @@ def job_summary(story: Story, moment: Moment) -> JobSummary:
     attempt = story.attempts[-1] if story.attempts else None
     is_open = attempt is not None and attempt.state is not AttemptState.ENDED
     is_over = job.state is JobState.DONE
-    reason = shown_reason(job, story.attempts)
+    reason = shown_reason(job, story.attempts, why_out_of_range(state, job))
     return JobSummary(
         id=job.id,
         name=job.spec.name,

@@ -12,6 +12,7 @@ from scheduler.api.foresight_shapes import WhyView
 from scheduler.api.times import rfc3339, seconds
 from scheduler.core.entities import JobState
 from scheduler.core.shown import shown_reason, shown_state
+from scheduler.core.sizes import why_out_of_range
 from scheduler.core.snapshot import offered, priority_of
 from scheduler.core.state import State
 from scheduler.core.story import Story
@@ -45,6 +46,7 @@ UNBLOCK = {
     "WaitingForPreemption": "the stopped jobs' last checkpoints; they have their grace period for that",
     "Draining": "jct resume, or devices elsewhere",
     "Probing": "the end of the probe, within a minute",
+    "OutOfRange": "devices that come free; or another range (jct update --gpus)",
     "Stopping": "the end of its processes, within its grace period",
     "Running": "",
 }
@@ -58,7 +60,7 @@ async def why(id: JobId, caller: CallerDep, _: Plain) -> Response:
 
 def _why(story: Story, caller: Caller) -> WhyView:
     job, state, now = story.job, caller.cluster.state, caller.cluster.now_us()
-    code, text, since_us = shown_reason(job, story.attempts) or _running(story)
+    code, text, since_us = shown_reason(job, story.attempts, why_out_of_range(state, job)) or _running(story)
     waits = job.state is JobState.QUEUED
     numbers = _numbers(state, story) if waits else {}
     unblock = UNBLOCK.get(code, "")

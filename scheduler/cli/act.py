@@ -69,7 +69,7 @@ def update(
     gpus: Annotated[str | None, typer.Option(help="How many: N, or MIN-MAX.")] = None,
     json: Json = False,
 ) -> int:
-    """Change what is named; the size and begin time only while a job waits."""
+    """Change what is named; the begin time only while a job waits. A training that runs takes its new size on."""
     given = {"priority": priority_of(priority), "begin": moment(begin), "time_limit": time_limit}
     given |= {"team": team, "queue": queue}
     named = {key: value for key, value in given.items() if value is not None}
@@ -78,11 +78,22 @@ def update(
         change["gpus"] = gpu_range(gpus)
     if not change:
         raise JctError(Code.BAD_SPEC, "name at least one thing to change", hint="such as --priority 80")
-    return _each(ids, lambda client, id: client.call("PATCH", f"jobs/{id}", body=change).json(), json)
+    tell = _sized if gpus is not None else _stands
+    return _each(ids, lambda client, id: client.call("PATCH", f"jobs/{id}", body=change).json(), json, tell)
 
 
-def _each(ids: Sequence[int], act: Act, json: bool) -> int:
-    """All of them, whatever one says; the highest exit code."""
+def _stands(job: dict[str, Any]) -> str:
+    return f"job {job['id']} {job['state']}, priority {job['priority']}"
+
+
+def _sized(job: dict[str, Any]) -> str:
+    have, low, high = (job["gpus"][key] for key in ("have", "min", "max"))
+    range_ = f"{low}" if low == high else f"{low}-{high}"
+    return f"{_stands(job)}, {have} of {range_} GPUs" if have else f"{_stands(job)}, {range_} GPUs"
+
+
+def _each(ids: Sequence[int], act: Act, json: bool, tell: Callable[[dict[str, Any]], str] = _stands) -> int:
+    """All of them, whatever one says; the highest exit code. tell: a line about one."""
     client = Client.from_config()
     done, code = [], exits.OK
     for id in dict.fromkeys(ids):
@@ -95,5 +106,5 @@ def _each(ids: Sequence[int], act: Act, json: bool) -> int:
         print_json(jobs=done)
     else:
         for job in done:
-            print(f"job {job['id']} {job['state']}, priority {job['priority']}")
+            print(tell(job))
     return code

@@ -1,5 +1,6 @@
 """`jct whatif`: what would move, whom it would cost, before anything is changed. Exit 0: nothing; 1: something."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -7,7 +8,7 @@ import typer
 from scheduler.cli.client import Client
 from scheduler.cli.exits import WHATIF_ERROR
 from scheduler.cli.grid import grid
-from scheduler.cli.options import Json, table_width
+from scheduler.cli.options import Json, gpu_range, table_width
 from scheduler.cli.output import age_s, print_error, print_json, utc_now, visible
 from scheduler.cli.show import counted
 from scheduler.cli.submit import priority_of
@@ -16,11 +17,16 @@ from scheduler.core.errors import Code, JctError
 
 NOTHING, SOMETHING = 0, 1
 
+_SETTABLE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "prio": ("priority", priority_of), "priority": ("priority", priority_of), "gpus": ("gpus", gpu_range),
+}  # fmt: skip
+"""What `--set` takes: its name over REST, and how its value is read."""
+
 
 def whatif(
     set_: Annotated[
         tuple[str, str] | None,
-        typer.Option("--set", metavar="prio JOB=N", help="Priorities: JOB=N, or several by commas."),
+        typer.Option("--set", metavar="WHAT JOB=N", help="`prio 12=90` or `gpus 12=2-4`, or several by commas."),
     ] = None,
     policy: Annotated[str | None, typer.Option(help="Another policy for the cluster.")] = None,
     add_nodes: Annotated[str | None, typer.Option(help="NODESxGPUS more, such as 4x8 or 4x8:A100,2x4:V100.")] = None,
@@ -48,12 +54,7 @@ def _hypothesis(
     """Raises JctError BAD_SPEC."""
     body: dict[str, Any] = {}
     if set_ is not None:
-        if set_[0] not in ("prio", "priority"):
-            raise JctError(Code.BAD_SPEC, f"--set {set_[0]}: only `prio` can be set", hint="--set prio 12=90")
-        pairs = [_pair(part, "--set prio") for part in set_[1].split(",")]
-        if bad := next((job for job, _ in pairs if not job.isdecimal()), None):
-            raise JctError(Code.BAD_SPEC, f"--set prio: {bad!r} is no job's id", hint="--set prio 12=90")
-        body["set"] = [{"job": int(job), "priority": priority_of(value)} for job, value in pairs]
+        body["set"] = _set(*set_)
     if policy is not None:
         body["policy"] = policy
     if add_nodes is not None:
@@ -66,6 +67,17 @@ def _hypothesis(
         hint = "--set prio 12=90, --policy las, --add-nodes 4x8, --drain NODE or --quota TEAM=32"
         raise JctError(Code.BAD_SPEC, "name at least one thing that would be otherwise", hint=hint)
     return body
+
+
+def _set(what: str, values: str) -> list[dict[str, Any]]:
+    if what not in _SETTABLE:
+        message = f"--set {what}: only `prio` and `gpus` can be set"
+        raise JctError(Code.BAD_SPEC, message, hint="--set prio 12=90, or --set gpus 12=2-4")
+    pairs = [_pair(part, f"--set {what}") for part in values.split(",")]
+    if bad := next((job for job, _ in pairs if not job.isdecimal()), None):
+        raise JctError(Code.BAD_SPEC, f"--set {what}: {bad!r} is no job's id", hint=f"such as --set {what} 12=2")
+    name, read = _SETTABLE[what]
+    return [{"job": int(job), name: read(value)} for job, value in pairs]
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -29,10 +29,9 @@ def unavailable(state: State, device: str, job: int, yielding: frozenset[int] = 
     for other, (start, _) in state.resizing.items():
         if other != job and device in start.devices:
             return f"device {device} is kept for job {other}"
-    for lease in state.leases.values():
-        if lease.device == device and not _will_be_free(state, lease, yielding):
-            return f"device {device} is no longer free"
-    return None
+    if all(_will_be_free(state, lease, yielding) for lease in state.leases_on(device)):
+        return None
+    return f"device {device} is no longer free"
 
 
 def _will_be_free(state: State, lease: Lease, yielding: frozenset[int]) -> bool:
@@ -57,11 +56,10 @@ def begin(turn: Turn, start: Start, nonce: str) -> None:
     turn.put(attempt)
     ranks = tuple(range(len(start.devices)))
     turn.put(Generation(job=job.id, attempt=number, number=1, plan=start.plan, ranks=ranks))
-    held = {lease.device for lease in state.leases.values() if lease.state is LeaseState.HELD}
     for k, device in enumerate(start.devices):
         node = state.devices[device].node
         turn.put(Member(job=job.id, attempt=number, number=k, node=node, device=device))
-        lease_device(turn, device, job.id, number, k, LeaseState.PROMISED if device in held else LeaseState.HELD)
+        lease_device(turn, device, job.id, number, k)
     data = {"devices": list(start.devices), "plan": start.plan.shape if start.plan is not None else None}
     turn.note("Placed", _placed(start, kind), job=job.id, attempt=number, data=data)
     start_if_gathered(turn, job.id, number)
@@ -96,9 +94,10 @@ def _activated(job: Job, start: Start, number: int) -> Job:
     )
 
 
-def lease_device(turn: Turn, device: str, job: int, attempt: int, member: int, state: LeaseState) -> None:
+def lease_device(turn: Turn, device: str, job: int, attempt: int, member: int) -> None:
     """Tie a device to a member, now or once its holder is gone."""
     counters = turn.state.counters
+    state = LeaseState.PROMISED if turn.state.is_held(device) else LeaseState.HELD
     lease = Lease(
         id=counters.lease, device=device, job=job, attempt=attempt, member=member, state=state, created_us=turn.now
     )

@@ -45,9 +45,7 @@ def can_change(state: State, start: Start) -> bool:
 
 def _comes_free(state: State, device: str) -> bool:
     """It is free, or its holder is on its way out and waits for nobody."""
-    for lease in state.leases.values():
-        if lease.device != device:
-            continue
+    for lease in state.leases_on(device):
         if lease.state is not LeaseState.HELD:
             return False
         attempt = state.attempts[lease.job, lease.attempt]
@@ -66,7 +64,6 @@ def propose(turn: Turn, start: Start, nonce: str) -> None:
     assert attempt is not None
     key = (attempt.job, attempt.number)
     present = {member.device: member for member in state.present_members(*key)}
-    held = {lease.device for lease in state.leases.values() if lease.state is LeaseState.HELD}
     ranks: list[int] = []
     count = len(state.members_of(*key))
     for device in start.devices:
@@ -76,7 +73,7 @@ def propose(turn: Turn, start: Start, nonce: str) -> None:
         ranks.append(count)
         node = state.devices[device].node
         turn.put(Member(job=key[0], attempt=key[1], number=count, node=node, device=device))
-        lease_device(turn, device, *key, count, LeaseState.PROMISED if device in held else LeaseState.HELD)
+        lease_device(turn, device, *key, count)
         count += 1
     number = len(state.generations_of(*key)) + 1
     turn.put(Generation(job=key[0], attempt=key[1], number=number, plan=start.plan, ranks=tuple(ranks)))
@@ -163,8 +160,9 @@ def drop(turn: Turn, attempt: Attempt, proposed: Generation, why: str, *, goes_o
 
 def _waited_for(state: State, attempt: Attempt) -> bool:
     """Whether another job was promised one of the attempt's devices."""
-    own = {member.device for member in state.present_members(attempt.job, attempt.number)}
+    present = state.present_members(attempt.job, attempt.number)
     return any(
-        lease.device in own and lease.state is LeaseState.PROMISED and lease.job != attempt.job
-        for lease in state.leases.values()
+        lease.state is LeaseState.PROMISED and lease.job != attempt.job
+        for member in present
+        for lease in state.leases_on(member.device)
     )

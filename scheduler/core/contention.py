@@ -2,7 +2,7 @@
 
 import math
 
-from scheduler.core.entities import LeaseState
+from scheduler.core.entities import LeaseState, NodeState
 from scheduler.core.events import NodeHeard
 from scheduler.core.state import Contested, State
 from scheduler.core.turn import Turn
@@ -45,7 +45,9 @@ def slowdown_of(state: State, device: str) -> float:
 
 def _shares_machine(state: State, node: str) -> bool:
     boot = state.nodes[node].boot
-    return any(other.boot == boot for other in state.nodes.values() if other.id != node)
+    return any(
+        other.boot == boot for other in state.nodes.values() if other.id != node and other.state is not NodeState.LOST
+    )
 
 
 def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
@@ -71,7 +73,7 @@ def _take(turn: Turn, id: str, slowdown: Slowdown | None) -> None:
 def _note(turn: Turn, kind: str, id: str, text: str) -> None:
     """About the job on it as well, if there is one."""
     device = turn.state.devices[id]
-    held = (one for one in turn.state.leases.values() if one.device == id and one.state is LeaseState.HELD)
+    held = (lease for lease in turn.state.leases_on(id) if lease.state is LeaseState.HELD)
     job = next((lease.job for lease in held if lease.job in turn.state.jobs), None)
     if turn.note(kind, f"GPU {device.index}: {text}", job=job, node=device.node, data={"device": id}):
         turn.replan()

@@ -10,19 +10,18 @@ from typing import Any
 
 import msgspec
 
+from policies.planner import divisible_counts
 from scheduler.core.caps import holders, too_much, use_of
 from scheduler.core.effects import Reply
 from scheduler.core.entities import Job, JobState
 from scheduler.core.errors import Code, JctError
 from scheduler.core.events import Change, Erase, Write
 from scheduler.core.records import DEFAULT_QUEUE, Capped, Record
+from scheduler.core.sizes import must_stop_to_change, size_of
+from scheduler.core.snapshot import menu_request
 from scheduler.core.turn import Turn
 
-WAITING_ONLY = frozenset({"min_devices", "max_devices", "allowed_devices", "begin_us"})
-"""Fields that a job can change only while it waits."""
-_CALLED = {"begin_us": "begin time"}
-"""What people call them; the others are its GPUs."""
-
+_RANGE = ("min_devices", "max_devices", "allowed_devices")
 _CAPS = ("max_devices", "max_running", "max_pending")
 
 
@@ -47,6 +46,7 @@ def change(turn: Turn, event: Change) -> None:
         return
     if changed != job:
         turn.put(changed)
+        turn.state.unmet.pop(job.id, None)
         old, new = _difference(job, changed, event)
         text = ", ".join(f"{name} {old[name]} -> {new[name]}" for name in new)
         kind = "PriorityChanged" if list(new) == ["priority"] else "Changed"
@@ -66,12 +66,9 @@ def _changed(turn: Turn, job: Job, changes: dict[str, Any]) -> Job:
     if job.state is JobState.DONE:
         message = f"job {job.id} has already ended ({job.result})"
         raise JctError(Code.CONFLICT, message, hint="submit it again as a new job")
-    late = sorted(WAITING_ONLY & changes.keys())
-    if late and job.state is not JobState.QUEUED:
-        what = _CALLED.get(late[0], "GPUs")
-        message = f"job {job.id} has begun; its {what} can be changed only while it waits"
-        hint = f"jct hold {job.id} saves and stops it; then change it, and: jct release {job.id}"
-        raise JctError(Code.CONFLICT, message, hint=hint)
+    if "begin_us" in changes and job.state is not JobState.QUEUED:
+        message = f"job {job.id} has begun; its begin time can be changed only while it waits"
+        raise JctError(Code.CONFLICT, message, hint=_once_held(job))
     if "queue" in changes and changes["queue"] not in turn.state.queues:
         raise JctError(Code.BAD_SPEC, f"there is no queue {changes['queue']!r}", field="queue")
     changed = replace(
@@ -79,7 +76,28 @@ def _changed(turn: Turn, job: Job, changes: dict[str, Any]) -> Job:
     )
     if holders(changed) != holders(job):
         _check_new_holders(turn, job, changed)
+    if job.state is not JobState.QUEUED and any(getattr(changed.spec, n) != getattr(job.spec, n) for n in _RANGE):
+        _check_new_range(turn, changed)
     return changed
+
+
+def _once_held(job: Job) -> str:
+    return f"jct hold {job.id} saves and stops it; then change it, and: jct release {job.id}"
+
+
+def _check_new_range(turn: Turn, new: Job) -> None:
+    """Of a job that has begun. Raises JctError where it could not change its size, or only at the cost of its work."""
+    if new.spec.is_command:
+        message = f"job {new.id} runs a command, whose GPUs can be changed only while it waits"
+        raise JctError(Code.CONFLICT, message, hint=_once_held(new))
+    if not divisible_counts(menu_request(turn.state, new)):
+        message = f"no number of GPUs in that range divides into stages and replicas of job {new.id}"
+        raise JctError(Code.BAD_SPEC, message, field="gpus", hint="name a wider range")
+    size = size_of(turn.state, new)
+    loses = new.spec.checkpoint is None and must_stop_to_change(turn.state, new)
+    if loses and size is not None and not new.spec.allows(size):
+        message = f"job {new.id} cannot change its size while it trains, and writes no checkpoints: it would begin anew"
+        raise JctError(Code.CONFLICT, message, hint=f"jct cancel {new.id}, then submit it with the size it is to have")
 
 
 def _check_new_holders(turn: Turn, old: Job, new: Job) -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from scheduler.core.accounts import charge
 from scheduler.core.beginnings import begin, unavailable
-from scheduler.core.caps import too_much, use_of
+from scheduler.core.caps import any_caps, too_much, use_of
 from scheduler.core.entities import (
     Attempt,
     AttemptKind,
@@ -168,8 +168,9 @@ def _begin_resized(turn: Turn, job: Job, cause: EndCause) -> None:
         return
     start, nonce = planned
     lacking = next((why for device in start.devices if (why := unavailable(turn.state, device, job.id))), None)
-    if lacking is None and (over := too_much(turn.state, use_of(turn.state), job, start.devices)) is not None:
-        lacking = over[1]  # a cap was lowered meanwhile
+    if lacking is None and any_caps(turn.state):
+        over = too_much(turn.state, use_of(turn.state), job, start.devices)
+        lacking = over[1] if over is not None else None  # a cap was lowered meanwhile
     if lacking is None:
         begin(turn, start, nonce)
     else:

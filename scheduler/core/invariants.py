@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from scheduler.core.caps import exceeded
 from scheduler.core.entities import AttemptState, JobState, LeaseState
+from scheduler.core.lease_index import LeaseIndex
 from scheduler.core.state import State
 
 _OWNING = (LeaseState.HELD, LeaseState.QUARANTINED)
@@ -15,6 +16,8 @@ def violations(state: State) -> list[str]:
 
 
 def _leases(state: State) -> Iterator[str]:
+    if state.lease_index != LeaseIndex.over(state.leases.values()):
+        yield "the index of the leases is not theirs"
     owner: dict[str, int] = {}
     promised: dict[str, int] = {}
     for lease in state.leases.values():

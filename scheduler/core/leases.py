@@ -9,8 +9,8 @@ from scheduler.core.turn import Turn
 
 def free_device(turn: Turn, member: Member) -> None:
     """A member is gone: its lease closes, and a promise on the device becomes HELD in the same transaction."""
-    for lease in list(turn.state.leases.values()):
-        if (lease.job, lease.attempt, lease.member) != (member.job, member.attempt, member.number):
+    for lease in turn.state.leases_of(member.job, member.attempt):
+        if lease.member != member.number:
             continue
         turn.put(replace(lease, state=LeaseState.CLOSED, closed_us=turn.now))
         if lease.state is not LeaseState.PROMISED:
@@ -36,7 +36,7 @@ def drop_members(turn: Turn, members: list[Member]) -> None:
 
 
 def _keep_promise(turn: Turn, device: str) -> None:
-    for lease in list(turn.state.leases.values()):
-        if lease.device == device and lease.state is LeaseState.PROMISED:
+    for lease in turn.state.leases_on(device):
+        if lease.state is LeaseState.PROMISED:
             turn.put(replace(lease, state=LeaseState.HELD))
             start_if_gathered(turn, lease.job, lease.attempt)

@@ -152,7 +152,7 @@ def _take_devices(turn: Turn, said: Hello) -> None:
             turn.put(device)
     for device in list(turn.state.devices.values()):
         if device.node == said.node and device.id not in offered:
-            if any(lease.device == device.id for lease in turn.state.leases.values()):
+            if turn.state.leases_on(device.id):
                 turn.put(replace(device, healthy=False, reason="no longer offered by its node"))
             else:
                 del turn.state.devices[device.id]

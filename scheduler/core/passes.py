@@ -16,14 +16,16 @@ from dataclasses import replace
 from policies.model.decision import Preempt, Resize, Start, Wait
 from scheduler.core.beginnings import begin, unavailable
 from scheduler.core.binding import Binder
-from scheduler.core.caps import holders, too_much, use_of
+from scheduler.core.caps import Use, holders, too_much, use_of
 from scheduler.core.changes import can_change, propose
 from scheduler.core.effects import Plan
 from scheduler.core.endings import stop_attempt
-from scheduler.core.entities import AttemptState, EndCause, JobState, Wanted
+from scheduler.core.entities import AttemptState, EndCause, Job, JobState, Wanted
 from scheduler.core.events import Planned
+from scheduler.core.preemptible import changes_live
 from scheduler.core.reserved import closed_nodes
 from scheduler.core.settings import us
+from scheduler.core.sizes import out_of_range, size_of
 from scheduler.core.snapshot import HALF_LIFE_S, priority_of, take_snapshot
 from scheduler.core.state import State
 from scheduler.core.turn import Turn
@@ -52,6 +54,7 @@ def planned(turn: Turn, event: Planned) -> None:
     if event.late:
         turn.note("PassLate", event.late)
     decisions = event.decisions
+    turn.state.unmet.clear()
     moves, victims = _valid(turn, [*decisions.resizes, *decisions.starts], decisions.preempts)
     for victim in victims:
         _preempt(turn, victim)
@@ -94,8 +97,6 @@ def _valid(
 
 def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
     """Jobs whose moves would be too much after all moves before them. Their reason says which cap it is.
-
-    A live resize holds old and new devices at once; where that is too much, the job stops first.
     """
     state, over = turn.state, []
     use = use_of(state)
@@ -103,11 +104,10 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
         job = state.jobs.get(move.job)
         if job is None:
             continue
-        found = too_much(state, use, job, move.devices, more=isinstance(move, Start))
-        if found is not None and isinstance(move, Resize):
-            own = [lease.device for lease in state.leases.values() if lease.job == job.id]
-            found = too_much(state, use, job, move.devices, own, more=0)
-            state.stops_to_change[job.id] = job.last_attempt
+        if isinstance(move, Resize):
+            found = _too_much_to_resize(state, use, job, move)
+        else:
+            found = too_much(state, use, job, move.devices)
         if found is None:
             use.take(job, move.devices)
             use.running.update(holders(job) if isinstance(move, Start) else ())
@@ -115,6 +115,26 @@ def _over_caps(turn: Turn, moves: list[Start | Resize]) -> list[int]:
             over.append(move.job)
             _explain(turn, Wait(move.job, *found))
     return over
+
+
+def _too_much_to_resize(state: State, use: Use, job: Job, move: Resize) -> tuple[str, str] | None:
+    """Who gives devices up while it trains is never too much, however low a cap has become. Else a live resize holds
+    old and new devices at once; where that is too much, the job stops first, unless that would cost all its work.
+    """
+    found = too_much(state, use, job, move.devices, more=0)
+    if found is None:
+        return None
+    own = {lease.device for lease in state.leases.values() if lease.job == job.id}
+    attempt = state.open_attempt(job.id)
+    if attempt is not None and changes_live(state, attempt):
+        if own.issuperset(move.devices):
+            return None
+        if job.spec.checkpoint is None:
+            return found
+    found = too_much(state, use, job, move.devices, own, more=0)
+    if found is None:
+        state.stops_to_change[job.id] = job.last_attempt
+    return found
 
 
 def _stale(
@@ -143,6 +163,8 @@ def _stale(
         return "the plan's stages do not follow each other, or have no ranks"
     if len(move.devices) != (move.plan.world_size if move.plan is not None else 1):
         return "the plan needs another number of devices"
+    if move.plan is not None and not job.spec.allows(len(move.devices)) and len(move.devices) != size_of(state, job):
+        return f"the job may not have {len(move.devices)} device(s)"
     for victim in victims:
         if not _running(state, victim.job):
             return f"job {victim.job} is no longer running"
@@ -193,6 +215,8 @@ def _explain(turn: Turn, wait: Wait) -> None:
     """Reasons change with every pass; only a new code is worth a commit."""
     state = turn.state
     job = state.jobs.get(wait.job)
+    if job is not None and out_of_range(state, job):
+        state.unmet[job.id] = wait
     if job is None or job.state is not JobState.QUEUED or job.wanted is not Wanted.RUN:
         return
     if wait.start_in_s is None or not 0 <= wait.start_in_s <= LONGEST_S:  # so for what is no number

@@ -33,9 +33,9 @@ def quarantine(turn: Turn, member: Member) -> None:
 
 def _disappoint(turn: Turn, device: str) -> None:
     """Gangs that wait for the device would wait for ever."""
-    for lease in list(turn.state.leases.values()):
+    for lease in turn.state.leases_on(device):
         attempt = turn.state.attempts[lease.job, lease.attempt]
         waits = lease.state is LeaseState.PROMISED and attempt.state is AttemptState.GATHERING
-        if lease.device == device and waits:
+        if waits:
             why = f"device {device}, which was promised, is in quarantine"
             stop_attempt(turn, turn.state.jobs[lease.job], EndCause.REQUEUED, grace_s=0.0, save=False, why=why)

@@ -17,6 +17,7 @@ from scheduler.core.entities import (
 from scheduler.core.leases import free_device
 from scheduler.core.preemptible import observe
 from scheduler.core.quarantine import quarantine
+from scheduler.core.sizes import out_of_range
 from scheduler.core.state import Progress, Role
 from scheduler.core.targets import pilot_of
 from scheduler.core.turn import Turn
@@ -48,6 +49,9 @@ def take_report(turn: Turn, node: str, report: Report) -> None:
         _begin_command(turn, turn.state.attempts[report.job, report.attempt])
         if report.phase in _OVER:
             _take_exit(turn, job, member, report)
+        settles = last is None or last.live != report.live or attempt.state is AttemptState.STARTING
+        if settles and out_of_range(state, job):
+            turn.replan()  # its owner changed its range while it started or changed
     if report.phase is Phase.GONE:
         _take_gone(turn, report)
     elif report.phase is Phase.STUCK:

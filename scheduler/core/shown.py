@@ -1,5 +1,6 @@
 """What people see of a job's state: derived from entities and the pilot's phase, never stored (LIFECYCLE)."""
 
+from policies.model.decision import Wait
 from scheduler.core.entities import Attempt, AttemptKind, AttemptState, EndCause, Job, JobState, Wanted
 from scheduler.core.state import Progress
 from scheduler.protocol.messages import Phase
@@ -30,8 +31,11 @@ def shown_state(job: Job, attempts: tuple[Attempt, ...], progress: Progress | No
     return "STARTING"
 
 
-def shown_reason(job: Job, attempts: tuple[Attempt, ...]) -> tuple[str, str, int | None] | None:
-    """Why it is as it is: code, sentence, since when; None where there is nothing to explain."""
+def shown_reason(
+    job: Job, attempts: tuple[Attempt, ...], unmet: Wait | None = None
+) -> tuple[str, str, int | None] | None:
+    """Why it is as it is: code, sentence, since when; None where there is nothing to explain. unmet: why it has no size
+    that its owner allows, though it runs."""
     if job.state is not JobState.ACTIVE:
         return (job.reason_code, job.reason, job.reason_since_us) if job.reason_code else None
     attempt = attempts[-1]
@@ -42,4 +46,4 @@ def shown_reason(job: Job, attempts: tuple[Attempt, ...]) -> tuple[str, str, int
             return "WaitingForPreemption", "waits for the jobs that hold its devices to stop", attempt.created_us
     if attempt.kind is AttemptKind.PROBE:
         return "Probing", "a short attempt on one device measures its layers", attempt.created_us
-    return None
+    return (unmet.code, unmet.text, None) if unmet is not None else None

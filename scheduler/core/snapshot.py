@@ -22,6 +22,7 @@ from scheduler.core.past_work import PastWork, attained_gpu_s, attempts_of
 from scheduler.core.preemptible import changes_live, guaranteed, preemptible
 from scheduler.core.reserved import closed_nodes, drain_of, in_force
 from scheduler.core.settings import CoreSettings
+from scheduler.core.sizes import out_of_range
 from scheduler.core.state import State, Viewed
 from scheduler.core.tenants import queue_views, team_views, user_views
 
@@ -177,7 +178,7 @@ def _job_view(
         promised=tuple(lease.device for lease in leases if lease.state is LeaseState.PROMISED),
         user=job.user, queue=job.spec.queue, guaranteed=guaranteed(state, job), preemptions=job.preemptions,
         max_preemptions=job.spec.max_preemptions, observed=tuple(state.observed.get(job.id, {}).values()),
-        live=attempt is not None and changes_live(state, attempt),
+        live=attempt is not None and changes_live(state, attempt), out_of_range=out_of_range(state, job),
     )
 
 

@@ -4,14 +4,14 @@ Entities are frozen; `put` replaces one and remembers it for the commit. Contain
 iterates over a set, so that the same events give the same effects.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from policies.ir.plan import ParallelPlan
 from policies.model.cluster import JobView, MeasuredMenu, Observed
-from policies.model.decision import Start
+from policies.model.decision import Start, Wait
 from policies.model.profile import ModelProfile
 from scheduler.core import lifecycle
 from scheduler.core.effects import Effects
@@ -33,6 +33,7 @@ from scheduler.core.entities import (
     Node,
     ProfileRecord,
 )
+from scheduler.core.lease_index import LeaseIndex
 from scheduler.core.records import (
     DEFAULT_QUEUE,
     Account,
@@ -158,10 +159,11 @@ class State:
     health_beat: the session and number of the beat whose health each node is judged by. undrained: nodes that are not
     well but beyond the drain budget, with the reason. labels: of each node, as its agent told. observed: of each job,
     the step times that its attempts have shown, by device kind and plan.
-    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. sensed: the newest
+    took: the work of jobs that have completed. views: of waiting jobs, as the last pass saw them. unmet: why
+    running jobs have no size that their owners allow, as the last pass told it. sensed: the newest
     sample of each node. contested: devices that are slowed down now. said: how often agents have caused events of each
     kind lately. planned_us: of the newest snapshot for a pass. again_us: when the policy wants to be asked again; 0
-    where it does not.
+    where it does not. lease_index: of `leases`.
     """
 
     epoch: int
@@ -198,6 +200,7 @@ class State:
     changing: dict[int, Change] = field(default_factory=dict)
     changed_us: dict[int, int] = field(default_factory=dict)
     views: dict[int, Viewed] = field(default_factory=dict)
+    unmet: dict[int, Wait] = field(default_factory=dict)
     took: dict[int, Took] = field(default_factory=dict)
     stops_to_change: dict[int, int] = field(default_factory=dict)
     measured: dict[str, MeasuredMenu] = field(default_factory=dict)
@@ -214,6 +217,10 @@ class State:
     plan_wanted: bool = False
     planned_us: int = 0
     again_us: int = 0
+    lease_index: LeaseIndex = field(default_factory=LeaseIndex)
+
+    def __post_init__(self) -> None:
+        self.lease_index = LeaseIndex.over(self.leases.values())
 
     def put(self, entity: Entity, out: Effects) -> None:
         """Replace an entity and note it for the commit. Closed leases leave memory; forbidden transitions raise."""
@@ -239,12 +246,7 @@ class State:
             case Member():
                 self.members[entity.job, entity.attempt, entity.number] = entity
             case Lease():
-                if (lease := self.leases.get(entity.id)) is not None:
-                    lifecycle.check(lifecycle.LEASE, lease.state, entity.state, f"lease {lease.id}")
-                if entity.state is LeaseState.CLOSED:
-                    self.leases.pop(entity.id, None)
-                else:
-                    self.leases[entity.id] = entity
+                self._put_lease(entity)
             case Node():
                 self.nodes[entity.id] = entity
             case Device():
@@ -258,6 +260,23 @@ class State:
                 self.accounts[entity.team, entity.user] = entity
             case _:
                 self.book(entity.kind)[entity.name] = entity
+
+    def hold(self, leases: Iterable[Lease]) -> None:
+        """Take over the open leases of a database."""
+        self.leases = {lease.id: lease for lease in leases}
+        self.lease_index = LeaseIndex.over(self.leases.values())
+
+    def _put_lease(self, new: Lease) -> None:
+        old = self.leases.get(new.id)
+        if old is not None:
+            lifecycle.check(lifecycle.LEASE, old.state, new.state, f"lease {new.id}")
+        if new.state is not LeaseState.CLOSED:
+            self.leases[new.id] = new
+            if old is None:
+                self.lease_index.add(new)
+        elif old is not None:
+            del self.leases[new.id]
+            self.lease_index.drop(old)
 
     def book(self, kind: str) -> dict[str, Any]:
         """All records of one kind by name."""
@@ -352,7 +371,15 @@ class State:
         return [self.members[job, attempt, number] for number in active.ranks] if active is not None else []
 
     def leases_of(self, job: int, attempt: int) -> list[Lease]:
-        return [lease for lease in self.leases.values() if (lease.job, lease.attempt) == (job, attempt)]
+        """Open ones, oldest first."""
+        return [self.leases[id] for id in self.lease_index.of.get((job, attempt), ())]
+
+    def leases_on(self, device: str) -> list[Lease]:
+        """Open ones, oldest first."""
+        return [self.leases[id] for id in self.lease_index.on.get(device, ())]
+
+    def is_held(self, device: str) -> bool:
+        return any(lease.state is LeaseState.HELD for lease in self.leases_on(device))
 
     def probed(self, job: Job) -> "Probed":
         """What is known of the job's model, from its own probe or from that of an equal job before it."""

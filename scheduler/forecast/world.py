@@ -229,7 +229,8 @@ class ForkedWorld(World):
         if gang.attempt.kind is AttemptKind.PROBE:
             return list(self._gone(gang, Cause.KILLED, 0.0))
         job = self.state.jobs[gang.attempt.job]
-        if self.keeps_all or job.spec.checkpoint is not None:
+        resized = self.state.attempts[job.id, gang.attempt.number].cause is EndCause.RESIZED  # live, most likely
+        if self.keeps_all or resized or job.spec.checkpoint is not None:
             return World._stop(self, gang, now)
         self.done[job.id] = float(job.saved_step or 0)
         return list(self._gone(gang, Cause.STOPPED, self.done[job.id]))

@@ -204,7 +204,6 @@ def _known_only(document: dict[str, Any], model: type[BaseModel]) -> dict[str, A
 
 
 def _spec(job: JobFile) -> JobSpec:
-    low, high = job.gpus.range
     kept = job.checkpoint
     checkpoint = None
     if kept is not None:
@@ -240,9 +239,7 @@ def _spec(job: JobFile) -> JobSpec:
         priority_class=job.priority if isinstance(job.priority, str) else "",
         labels=job.labels,
         note=job.note,
-        min_devices=low,
-        max_devices=high,
-        allowed_devices=tuple(sorted(set(job.gpus.allowed or ()))),
+        **job.gpus.counts,
         device_kinds=tuple(job.gpus.type),
         stages=tuple(sorted(set(job.parallel.pipeline_stages or ()))),
         microbatches=job.parallel.micro_batches,

@@ -84,6 +84,13 @@ class Gpus(Part):
         high = self.max or (counts[-1] if counts else low)
         return low, high
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """By the names of JobSpec."""
+        low, high = self.range
+        allowed = tuple(sorted(set(self.allowed or ())))
+        return {"min_devices": low, "max_devices": high, "allowed_devices": allowed}
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
         low, high = self.range

@@ -117,8 +117,8 @@ class Report(Message, frozen=True, kw_only=True):
     step: finished steps. saved: step of the newest published checkpoint. plan, revision: what runs now, from the pilot.
     store, store_generation: the newest TCPStore that the member's shim started, and the generation it is for. live: it
     can take over a next generation without stopping. dropped: the highest generation that its pilot has dropped.
-    pid: of its process, on its node. bubble_share: part of a step in which its ranks compute nothing, by their timers,
-    as last measured.
+    pid: of its process, on its node. batch: samples of the step that took step_time_s. bubble_share: part of a step in
+    which its ranks compute nothing, by their timers, as last measured.
     """
 
     job: int
@@ -142,6 +142,7 @@ class Report(Message, frozen=True, kw_only=True):
     message: str = ""
     loss: float | None = None
     step_time_s: float | None = None
+    batch: int | None = None
     bubble_share: float | None = None
     first_evaluation: Evaluation | None = None
     last_evaluation: Evaluation | None = None

@@ -17,7 +17,7 @@ MOST_SMALL = 2**31 - 1
 """Of what a column of 32 bits holds: a process's exit code, an index."""
 LONGEST_S = 1e9
 LONGEST_TEXT = 4_000
-_COUNTS = ("step", "saved", "resumed_step", "total_steps", "global_batch")
+_COUNTS = ("step", "saved", "resumed_step", "total_steps", "global_batch", "batch")
 _NUMBERS = ("exit_code", "signal", "pid")
 _NAMES = ("store", "fingerprint")
 _SECONDS = ("forward_s", "backward_input_s", "backward_weight_s")

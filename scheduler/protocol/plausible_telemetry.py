@@ -84,5 +84,6 @@ def _nearest(count: int) -> int:
 
 def _is_slowdown(slowdown: Slowdown) -> bool:
     """Its bounds need not hold its ratio: both sway by themselves."""
-    numbers = (slowdown.ratio, slowdown.low, slowdown.high)
+    stage = [number for number in (slowdown.stage_ratio, slowdown.stage_low) if number is not None]
+    numbers = (slowdown.ratio, slowdown.low, slowdown.high, *stage)
     return all(0 < number <= MOST for number in numbers) and 0 <= slowdown.confidence <= 1

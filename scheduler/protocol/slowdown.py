@@ -16,7 +16,9 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     """Of one device, by its id. ratio: step time over the interference-free step time of the same plan, at least 1.
 
     low, high: an interval that holds the true ratio nine times in ten. confidence: 0 (a guess) to 1. contested: the
-    ratio is high and has been for a while; it has a hysteresis, so that deciding by it does not flap.
+    ratio is high and has been for a while; it has a hysteresis, so that deciding by it does not flap. stage_ratio,
+    stage_low: the same of the time alone in which the member there computes, for the pipeline itself: who moves layers
+    counts what they cost, not what a step feels of it. Unknown where only steps tell.
     """
 
     device: str
@@ -26,3 +28,5 @@ class Slowdown(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float
     source: Source
     contested: bool = False
+    stage_ratio: float | None = None
+    stage_low: float | None = None

@@ -109,6 +109,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
         """A program of its own, and no pipeline."""
         return bool(self.command or self.script)
 
+    def allows(self, devices: int) -> bool:
+        """Whether it may have so many devices; a probe takes one in any case."""
+        allowed = not self.allowed_devices or devices in self.allowed_devices
+        return allowed and self.min_devices <= devices <= self.max_devices
+
 
 class AttemptSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to know of its attempt besides the Target's plan. Written to `spec.json` on the node.

@@ -123,7 +123,7 @@ class Repository:
             state.generations = _of_jobs(connection, Generation, ids)
             state.members = _of_jobs(connection, Member, ids)
             state.estimates = _of_jobs(connection, Estimate, ids)
-            state.leases = {lease.id: lease for lease in _entities(connection, Lease, open_leases)}
+            state.hold(_entities(connection, Lease, open_leases))
             state.nodes = {node.id: node for node in _entities(connection, Node)}
             state.devices = {device.id: device for device in _entities(connection, Device)}
             state.profiles = {(p.spec_key, p.device_kind): p for p in _entities(connection, ProfileRecord)}

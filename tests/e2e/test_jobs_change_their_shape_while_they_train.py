@@ -64,6 +64,27 @@ def test_one_attempt_on_one_three_two_and_four_devices(
     assert found == losses(cluster, undisturbed)
 
 
+def test_whoever_owns_a_job_changes_its_size_while_it_trains(cluster: Cluster) -> None:
+    """Under the policy that a cluster has by itself, and though nobody else could take anything from the job."""
+    cluster.begin(one="cpu:2", two="cpu:2")
+    job = cluster.submit(
+        "paced:job", gpus=4, preemptible=False, min_runtime="10h", arguments={"steps": STEPS, "pace_s": 0.02}
+    )
+    cluster.until_step(job, 3)
+    for gpus, count in ((2, 2), (3, 3), ({"min": 1, "max": 2}, 2), ({"min": 1, "max": 4}, None)):
+        cluster.client.call("PATCH", f"jobs/{job}", body={"gpus": gpus})
+        told = cluster.until(job, lambda seen, n=count: n in (None, shape(seen)[0]), f"{gpus} GPUs")
+        assert told["attempt"] == 2, "the probe is the first attempt, and one trains to the end"
+        cluster.until_step(job, told["step"] + 2)
+        if count is not None:
+            cluster.eventually(lambda n=count: cluster.free_devices() == 4 - n, "who left gave its device back")
+    cluster.client.act(job, "cancel")
+    cluster.until_state(job, "CANCELLED")
+    assert "ResizeDropped" not in kinds(cluster, job)
+    found = losses(cluster, job)
+    assert sorted(found) == list(range(1, len(found) + 1))
+
+
 def test_a_newcomer_that_dies_leaves_the_job_as_it_was_and_the_next_change_goes_through_a_checkpoint(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ def test_every_step_trains_on_the_samples_after_the_last_ones(alone: Launched) -
     sizes = [4, 4, 4, 6, 6, 6, 8, 8, 8, 8]
     assert [last - first + 1 for first, last in samples] == sizes
     assert [first for first, _ in samples] == [sum(sizes[:i]) for i in range(10)]
+    assert alone.pilot.batch == 8
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])

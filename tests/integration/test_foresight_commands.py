@@ -42,8 +42,9 @@ def test_whatif_exits_0_1_or_255(jct, queue):
     assert code == 1
     assert out.splitlines()[0].split() == ["JOB", "TEAM", "START~", "END~", "SHIFT", "PREEMPTED", "NAME"]
     assert "nothing has been changed" in out
-    wrong = (["--set", "prio", "nine=9"], ["--set", "gpus", "1=2"], ["--add-nodes", "4"], ["--quota", "nlp"])
-    for bad in (*wrong, [], ["--bogus"], ["--set", "prio", "99=9"]):
+    assert jct("whatif", "--set", "gpus", f"{queue[0]}=1-2,{queue[1]}=2")[0] == 1
+    wrong = (["--set", "prio", "nine=9"], ["--set", "gpus", "1=two"], ["--set", "nodes", "1=2"], ["--quota", "nlp"])
+    for bad in (*wrong, ["--add-nodes", "4"], [], ["--bogus"], ["--set", "prio", "99=9"]):
         assert jct("whatif", *bad)[0] == 255
     assert jct("whatif", "--drain", "n9")[0] == 255
     assert json.loads(jct("whatif", "--drain", "n0", "--json")[1])["whatif"]["changes"] is True

@@ -115,10 +115,17 @@ def test_acts_are_said_and_safe_to_repeat(jct, living, job_file):
 def test_what_can_no_longer_be_changed_is_named_as_on_the_command_line(jct, living, job_file):
     id = submitted(jct, job_file())
     living.advance(8)
-    code, _, err = jct("update", id, "--gpus", "1")
+    code, _, err = jct("update", id, "--begin", "2030-01-01T00:00:00Z")
     assert code == 6
-    assert f"job {id} has begun; its GPUs can be changed only while it waits" in err
+    assert f"job {id} has begun; its begin time can be changed only while it waits" in err
     assert f"jct hold {id}" in err
+
+
+def test_the_size_of_a_job_is_changed_and_told(jct, living, job_file):
+    id = submitted(jct, job_file())
+    assert jct("update", id, "--gpus", "1-3")[1] == f"job {id} PENDING, priority 50, 1-3 GPUs\n"
+    living.advance(8)
+    assert jct("update", id, "--gpus", "2-4")[1] == f"job {id} RUNNING, priority 50, 3 of 2-4 GPUs\n"
 
 
 def test_a_device_is_drained_by_the_name_that_gpus_shows(jct, living):

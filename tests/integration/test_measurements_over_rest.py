@@ -110,6 +110,15 @@ def test_gauges_are_by_node_and_kind_and_nulls_do_not_count(cluster):
     assert not re.search(r'jctd_device\w*\{[^}]*(job|device|id)="', text)
 
 
+def test_slots_of_one_machine_have_its_memory_once(cluster):
+    values = {"busy_percent": 50.0, "memory_used_bytes": 100.0, "memory_total_bytes": 400.0}
+    devices = tuple(DeviceSample(id=f"n0-{at}", kind="cpu", age_s=0.5, values=values) for at in range(2))
+    beat(cluster, 1, Telemetry(number=3, devices=devices))
+    text = cluster.metrics().decode()
+    assert 'jctd_device_memory_used_bytes{kind="cpu",node="n0"} 100.0' in text
+    assert 'jctd_device_memory_total_bytes{kind="cpu",node="n0"} 400.0' in text
+
+
 def test_a_node_says_nothing_of_devices_of_other_nodes(cluster):
     beat(cluster, 1, sample())
     cluster._step(NodeHeard(node="n1", session="s0", beat=1, telemetry=sample(busy=1.0)))

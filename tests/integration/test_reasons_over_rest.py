@@ -152,7 +152,7 @@ def test_b43_every_published_reason_has_a_way_out():
     published = """
         Resources Priority QuotaTeam QuotaUser MaxRunning Dependency DependencyFailed BeginTime Held Reservation
         NodeDown NoSuchGPUType TooLarge GangPartial Topology Backoff Interference CheckpointMissing
-        WaitingForPreemption Draining
+        WaitingForPreemption Draining OutOfRange
     """
     assert not [reason for reason in published.split() if not UNBLOCK.get(reason)]
 

@@ -40,13 +40,14 @@ from scheduler.core.invariants import violations
 from scheduler.core.passes import take_plan
 from scheduler.core.records import Account, Drain
 from scheduler.core.settings import US, CoreSettings
+from scheduler.core.sizes import out_of_range, size_of
 from scheduler.core.snapshot import take_snapshot
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.targets import targets_of
 from scheduler.pass_question import Heard, Question, Told
 from scheduler.protocol.messages import DeviceInfo, Health, Targets
-from scheduler.protocol.spec import JobSpec
+from scheduler.protocol.spec import CheckpointSpec, JobSpec
 from scheduler.simulator.agent import SimulatedAgent
 
 CONFIG = CoreSettings()
@@ -117,6 +118,12 @@ class CoreMachine(RuleBasedStateMachine):
                 return
             decisions = self.policy.decide(plan.snapshot, 100)
             self._step(Planned(decisions=decisions, nonce="abcd"))
+            self._who_is_out_of_range_is_told_why()
+
+    def _who_is_out_of_range_is_told_why(self) -> None:
+        """Or it changes now, or the policy is asked again."""
+        wrong = [job.id for job in self.state.jobs.values() if out_of_range(self.state, job)]
+        assert self.state.plan_wanted or set(wrong) <= self.state.unmet.keys()
 
     def _hello(self, node: str) -> None:
         agent = self.agents[node]
@@ -145,8 +152,9 @@ class CoreMachine(RuleBasedStateMachine):
         priority=st.integers(0, 100),
         steps=st.integers(1, 60),
         preemptible=st.booleans(),
+        saves=st.booleans(),
     )
-    def submit(self, low: int, more: int, priority: int, steps: int, preemptible: bool) -> int:
+    def submit(self, low: int, more: int, priority: int, steps: int, preemptible: bool, saves: bool) -> int:
         spec = JobSpec(
             name="j",
             entrypoint="m:f",
@@ -157,6 +165,7 @@ class CoreMachine(RuleBasedStateMachine):
             total_steps=steps,
             global_batch=8,
             preemptible=preemptible,
+            checkpoint=CheckpointSpec(dir=f"/own/{self.requests}") if saves else None,
         )
         reply = self._ask(lambda n: Submit(request=n, spec=spec, spec_key="k", user="u"))
         assert reply.job in self.state.jobs
@@ -169,6 +178,16 @@ class CoreMachine(RuleBasedStateMachine):
     @rule(job=jobs, priority=st.integers(0, 100))
     def set_priority(self, job: int, priority: int) -> None:
         self._ask(lambda n: Change(request=n, job=job, actor="admin", changes={"priority": priority}))
+
+    @rule(job=jobs, low=st.integers(1, 4), more=st.integers(0, 3))
+    def set_range(self, job: int, low: int, more: int) -> None:
+        """Its owner wants another size, once it trains or whatever it is doing after a while."""
+        for _ in range(12):
+            if (found := self.state.jobs.get(job)) is None or size_of(self.state, found) is not None:
+                break
+            self.pass_time(seconds=0.3, lost=())
+        changes = {"min_devices": low, "max_devices": min(4, low + more)}
+        self._ask(lambda n: Change(request=n, job=job, actor="u", changes=changes))
 
     @rule(job=jobs)
     def hold(self, job: int) -> None:

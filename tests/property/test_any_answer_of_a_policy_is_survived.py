@@ -51,7 +51,7 @@ def test_nonsense_breaks_nothing(answers: list[Decisions], sane_passes: int) -> 
     """Whether jobs run by then, are about to, or all wait."""
     machine = CoreMachine()
     for low, steps in ((1, 1000), (1, 10), (1, 1000), (2, 10), (4, 1000)):
-        machine.submit(low=low, more=1, priority=50, steps=steps, preemptible=True)
+        machine.submit(low=low, more=1, priority=50, steps=steps, preemptible=True, saves=False)
     for _ in range(sane_passes):
         machine.pass_time(seconds=1.0, lost=())
     machine.policy = Answering(answers)

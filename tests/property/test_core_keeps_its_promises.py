@@ -15,6 +15,7 @@ from policies.jct.allocating import AllocatingPolicy
 from policies.jct.joint import Joint
 from policies.jct.policy import Policy
 from policies.jct.problem import Grant, Option, Problem
+from policies.jct.ranges import InRange
 from policies.jct.rooms import Rooms
 from policies.jct.work import Work
 from policies.model.cluster import ClusterSnapshot
@@ -51,7 +52,7 @@ class RestlessMachine(CoreMachine):
     """The same promises while jobs are resized all the time."""
 
     def make_policy(self) -> Policy:
-        return Calming(self, AllocatingPolicy(Restless()), AllocatingPolicy(Joint()))
+        return InRange(Calming(self, AllocatingPolicy(Restless()), AllocatingPolicy(Joint())))
 
     @invariant()
     def no_device_is_kept_for_two(self) -> None:

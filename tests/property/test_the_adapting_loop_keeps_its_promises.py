@@ -284,3 +284,15 @@ def test_memory_does_not_wait_for_a_cooldown_but_is_not_tried_at_every_step() ->
     assert machine.handle(now + 40, Pressed(2)) == [Plan(slowed(2.0), relieve=2)]
 
 
+def test_after_an_emergency_a_change_is_taken_back_to_what_ran_before_it_and_no_further() -> None:
+    """The emergency came before the first change was confirmed, and found nothing."""
+    machine, now = changed()
+    machine.handle(now + 1, Pressed(2))
+    machine.handle(now + 2, Planned(None))
+    for later in (400, 430):
+        machine.handle(now + later, Observed(slowed(3.0), 1.0))
+    now += 431
+    for event in (Planned(Candidate(OTHERS[1], 0.7, 0.1)), Acknowledged(2, RANKS, RANKS), Switched(2)):
+        machine.handle(now, event)
+    back = [one for i in range(CONFIRMING_STEPS) for one in machine.handle(now + i, Observed(slowed(3.0), 1.3))]
+    assert back[-1] == Prepare(3, OTHERS[0])

@@ -10,6 +10,7 @@ from small_cluster import SmallCluster
 from policies import registry
 from policies.model.cluster import DeviceView
 from scheduler.core.contention import slowdown_of
+from scheduler.core.entities import NodeState
 from scheduler.core.events import NodeHeard
 from scheduler.core.snapshot import take_snapshot
 from scheduler.jobfile import parse_document
@@ -141,8 +142,10 @@ def test_agents_that_share_a_machine_do_not_flee_from_each_others_cores(cluster)
     assert slowdown_of(cluster.state, "n0-0") == 2.0
     cluster.state.devices["n0-0"] = replace(device, kind="cpu")
     assert slowdown_of(cluster.state, "n0-0") == 1.0, "both simulated nodes have one boot id"
-    cluster.state.nodes["n1"] = replace(cluster.state.nodes["n1"], boot="another")
-    assert slowdown_of(cluster.state, "n0-0") == 2.0
+    other = cluster.state.nodes["n1"]
+    for apart in (replace(other, boot="another"), replace(other, state=NodeState.LOST)):
+        cluster.state.nodes["n1"] = apart
+        assert slowdown_of(cluster.state, "n0-0") == 2.0
     assert "n0-0" in cluster.state.contested
 
 

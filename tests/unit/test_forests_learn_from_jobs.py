@@ -9,7 +9,7 @@ from forests import CPU, model, rows
 
 from agent.forest import calibrating, file, refit
 from agent.forest.model import Hardware
-from agent.forest.refit import MOST_ROWS, ROW_S, Window, refitted
+from agent.forest.refit import MOST_ROWS, PATIENCE_S, ROW_S, Window, refitted
 from agent.forest.rows import save
 from agent.forest.schema import NODE
 
@@ -38,6 +38,17 @@ def test_the_window_slides_and_begins_anew_on_other_hardware():
     assert found.rows().features[0][NODE.names.index("busy_percent")] == 50.0
     found.take("e", Hardware("cpu", "96 cores"), {}, 1.0, 0.0)
     assert len(found) == 1
+
+
+def test_two_kinds_of_devices_in_a_node_do_not_keep_each_other_from_being_learned():
+    found, large, small = Window(), Hardware("H200", "4 devices"), Hardware("A100", "4 devices")
+    for at in range(100):
+        found.take("d", large, {}, 1.0, at * ROW_S)
+        found.take("e", small, {}, 2.0, at * ROW_S + 1)
+    assert (len(found), found.hardware) == (100, large)
+    for at in range(100, 100 + int(PATIENCE_S / ROW_S) + 50):
+        found.take("e", small, {}, 2.0, at * ROW_S + 1)
+    assert (len(found), found.hardware) == (51, small)
 
 
 def test_rows_of_one_stretch_of_time_are_held_out_together():

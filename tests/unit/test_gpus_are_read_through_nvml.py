@@ -93,6 +93,35 @@ def test_no_xid_is_null_and_not_zero(nvml, provider):
     assert reading.missing["xid"] == "none since the agent's start"
 
 
+@pytest.mark.parametrize("code", [pynvml.NVML_ERROR_RESET_REQUIRED, pynvml.NVML_ERROR_UNKNOWN])
+@pytest.mark.parametrize(
+    "query",
+    ["nvmlDeviceGetPowerUsage", "nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlGpmQueryDeviceSupport"],
+)
+def test_a_gpu_whose_first_look_failed_tells_all_once_it_is_well(nvml, provider, query, code):
+    provider.find()
+    nvml.say(f"error {query} * {code}")
+    provider.read("GPU-a")
+    nvml.say()
+    provider.read("GPU-a")
+    assert provider.read("GPU-a").missing == {"xid": "none since the agent's start"}
+    nvml.say("value xid GPU-a 79")
+    assert provider.read("GPU-a").values["xid"] == 79
+
+
+def test_a_mig_device_whose_instance_is_unknown_shows_no_other_ones_counters(nvml, provider):
+    nvml.say("mig GPU-a MIG-1", f"error nvmlDeviceGetGpuInstanceId MIG-1 {pynvml.NVML_ERROR_UNKNOWN}")
+    provider.find()
+    provider.read("MIG-1")
+    reading = provider.read("MIG-1")
+    assert "sm_active_percent" not in reading.values
+    assert reading.missing["sm_active_percent"] == "NVML does not tell its GPU instance"
+    nvml.say("mig GPU-a MIG-1")
+    provider.find()
+    provider.read("MIG-1")
+    assert "sm_active_percent" in provider.read("MIG-1").values
+
+
 @pytest.mark.parametrize("query", QUERIES)
 def test_b56_each_value_that_is_not_supported_is_null_with_a_reason(nvml, provider, query):
     nvml.say(f"error {query} * {pynvml.NVML_ERROR_NOT_SUPPORTED}")

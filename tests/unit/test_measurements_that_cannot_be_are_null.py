@@ -55,7 +55,12 @@ def test_what_can_be_true_is_left_as_it_is() -> None:
     assert plausible_telemetry(before) == before
 
 
-@pytest.mark.parametrize("fields", [{"ratio": NAN}, {"low": -1.0}, {"high": INF}, {"confidence": 7.0}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ratio": NAN}, {"low": -1.0}, {"high": INF}, {"confidence": 7.0}, {"stage_ratio": NAN}, {"stage_low": INF},
+    ],
+)  # fmt: skip
 def test_of_a_slowdown_that_cannot_be_nothing_is_known(fields: dict[str, float]) -> None:
     told = {"device": "d", "ratio": 1.5, "low": 1.2, "high": 1.9, "confidence": 0.8, "source": Source.FOREST, **fields}
     (device,) = plausible_telemetry(sample(age_s=0.5, slowdown=Slowdown(**told))).devices

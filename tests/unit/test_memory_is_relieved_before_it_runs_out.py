@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from policies.cost import LayerCosts
 from policies.model.device import DeviceKind
 from policies.model.profile import LayerProfile, ModelProfile
 from policies.pricing import make_plan
+from worker.adapt import memory
 from worker.adapt.candidates import Terms, bounds_of, relief
-from worker.adapt.memory import Pressure, Watch
+from worker.adapt.memory import Pressure, Watch, measured
 from worker.adapt.pricing import held_bytes
 from worker.adapt.situation import Ground, Situation
 from worker.adapt.spill import furthest
@@ -50,9 +52,52 @@ def test_filling_up_at_the_start_is_no_pressure() -> None:
     assert set(levels([0.1 * i for i in range(7)])) == {Pressure.NONE}
 
 
+def test_steps_shorter_than_a_measurement_do_not_make_a_trend_of_one_allocation() -> None:
+    """Steps of 20 ms, a new measurement every half second: once half a percent more, and nothing for ever after."""
+    found = levels([0.80] * 250 + [0.805] * 250, every_s=0.02)
+    assert set(found) == {Pressure.NONE}
+
+
 def test_memory_of_unknown_size_never_presses() -> None:
     watch = Watch(WATERMARK)
     assert watch.take(0.0, Memory()) is Pressure.NONE
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This process's own cgroup, /outer/inner."""
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    monkeypatch.setattr(memory, "PROC_CGROUP", tmp_path / "self")
+    (tmp_path / "self").write_text("9:name=systemd:/\n0::/outer/inner\n")
+    inner = tmp_path / "outer/inner"
+    inner.mkdir(parents=True)
+    return inner
+
+
+def limited(group: Path, limit: str, current: int, inactive_file: int = 0) -> None:
+    (group / "memory.max").write_text(f"{limit}\n")
+    (group / "memory.current").write_text(f"{current}\n")
+    (group / "memory.stat").write_text(f"anon 1\nfile 2\ninactive_file {inactive_file}\n")
+
+
+def test_files_that_were_read_once_fill_no_memory(group: Path) -> None:
+    """A data set larger than the limit keeps a cgroup full of its pages, and the kernel drops them for anybody."""
+    limited(group, "1000", current=990, inactive_file=700)
+    assert measured(CPU) == Memory(290.0, 1000.0)
+
+
+def test_the_limit_may_be_that_of_a_group_around_it(group: Path) -> None:
+    limited(group, "max", current=100)
+    limited(group.parent, "1000", current=800)
+    assert measured(CPU) == Memory(800.0, 1000.0)
+    limited(group, "110", current=100)
+    assert measured(CPU) == Memory(100.0, 110.0)
+
+
+def test_without_a_limit_memory_is_of_unknown_size(group: Path) -> None:
+    assert measured(CPU) == Memory()
+    limited(group, "max", current=100)
+    assert measured(CPU) == Memory()
 
 
 @given(st.lists(st.floats(0, 0.05), min_size=1, max_size=60))
@@ -121,6 +166,20 @@ def test_layers_leave_a_device_that_is_short_of_memory_even_where_that_costs_spe
     assert bounds_of(found.plan)[:2] == (0, 2)
 
 
+def test_a_device_that_is_short_of_memory_is_relieved_though_another_is_as_well() -> None:
+    """Nothing goes to the other one, and that is enough: it need not get its own room back in the same change."""
+    layer = LayerProfile("layer", 0.01, 0.01, 0.01, 1000, 0, 1_000_000)
+    ground = Ground(LayerCosts(ModelProfile("m", 1, "cpu", (layer,) * 8)), DeviceKind("cpu"))
+    plan = make_plan((0, 2, 4, 6, 8), (8,), 1, "1f1b")
+    terms = Terms(pause_s=0.1, bandwidth_bytes_per_s=1e9, left_s=100.0, horizon_s=100.0)
+    room = [-1_000.0, -1_000.0, float("inf"), float("inf")]
+    found = relief(plan, plan, ground, Situation((1.0,) * 4), terms, 1, room)
+    assert found is not None
+    before, after = held_bytes(plan, ground), held_bytes(found.plan, ground)
+    assert after[1] < before[1]
+    assert after[0] <= before[0]
+
+
 def test_where_nobody_has_room_nothing_moves() -> None:
     layer = LayerProfile("layer", 0.01, 0.01, 0.01, 1000, 1000, 1_000_000)
     ground = Ground(LayerCosts(ModelProfile("m", 1, "cpu", (layer,) * 8)), DeviceKind("cpu"))
@@ -131,7 +190,6 @@ def test_where_nobody_has_room_nothing_moves() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpus_memory_is_measured_and_given_back() -> None:
-    from worker.adapt.memory import measured
     from worker.adapt.spill import Shelf
 
     device = torch.device("cuda")

@@ -35,7 +35,7 @@ def test_it_costs_a_job_less_than_a_hundredth_of_its_time():
 
 @given(st.lists(st.floats(0.1, 120.0), min_size=1, max_size=300))
 def test_it_never_comes_twice_within_its_rate(pauses):
-    schedule, now_s, began = Schedule(), 0.0, []
+    schedule, now_s, began = Schedule(-EVERY_S), 0.0, []
     for pause_s in pauses:
         now_s += pause_s
         if schedule.due([GANG], [device()], now_s):
@@ -45,7 +45,7 @@ def test_it_never_comes_twice_within_its_rate(pauses):
 
 
 def test_only_young_jobs_are_disturbed():
-    schedule = Schedule()
+    schedule = Schedule(-EVERY_S)
     began = [at for at in range(0, 3 * int(YOUNG_S), 10) if schedule.due([GANG], [device()], float(at))]
     assert began[-1] < YOUNG_S
     assert schedule.due([(2, 1)], [device()], 3 * YOUNG_S), "but another one is"
@@ -56,7 +56,17 @@ def test_only_young_jobs_are_disturbed():
 )
 def test_nobody_is_disturbed_who_is_already_or_of_whom_nothing_is_known(devices):
     assert not is_bearable(devices)
-    assert not Schedule().due([GANG], devices, 0.0)
+    assert not Schedule(-EVERY_S).due([GANG], devices, 0.0)
+
+
+def test_an_agent_that_starts_again_and_again_does_not_disturb_more_often():
+    """The one before may just have done so."""
+    began = []
+    for start_s in range(0, 4 * int(EVERY_S), int(EVERY_S / 4)):
+        schedule = Schedule(float(start_s))
+        began += [at for at in range(start_s, start_s + int(EVERY_S / 4)) if schedule.due([GANG], [device()], at)]
+    assert not began
+    assert Schedule(0.0).due([GANG], [device()], EVERY_S)
 
 
 def strangers() -> list[int]:
@@ -75,12 +85,14 @@ def test_the_stranger_is_gone_when_it_hurts_when_its_time_is_up_and_with_the_age
         task = asyncio.create_task(
             inject_rarely(lambda: {"d": (GANG, device(ratio[0]))}, lambda: now[0], look_s=0.01)
         )  # fmt: skip
+        await asyncio.sleep(0)
+        now[0] = EVERY_S
         while not strangers():
             await asyncio.sleep(0.01)
         if end == "hurts":
             ratio[0] = MOST
         elif end == "time is up":
-            now[0] = LASTS_S
+            now[0] = EVERY_S + LASTS_S
         else:
             task.cancel()
         while strangers():

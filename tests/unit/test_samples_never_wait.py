@@ -208,6 +208,16 @@ def test_b57_a_device_that_a_stranger_uses_is_given_to_no_job(clock, process, he
     assert sampler.health().devices["d1"] == ""
 
 
+@pytest.mark.parametrize(("memory_bytes", "unwell"), [(40 << 30, True), (100 << 20, False)])
+def test_b57_a_stranger_is_noticed_where_a_device_has_no_memory_of_its_own(clock, memory_bytes, unwell):
+    process = Process(pid=1, whose="other", memory_bytes=memory_bytes)
+    sampler = Sampler(Scripted(TWO, {"0": [Moment(processes=(process,))]}, clock), TWO, clock_s=clock)
+    sampler.tick()
+    clock.now_s += FOREIGN_S
+    sampler.tick()
+    assert bool(sampler.health().devices["d0"]) is unwell
+
+
 def test_fake_devices_measure_what_their_script_says_from_its_moments_on(tmp_path, clock):
     file = tmp_path / "script.json"
     file.write_text('{"0": [{"values": {"busy_percent": 5}}, {"from_s": 10, "values": {"busy_percent": 95}}],'

@@ -16,7 +16,7 @@ from agent.devices import KnownGpus
 from agent.devices.scripted import Scripted
 from agent.forest import file
 from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
-from agent.forest.felt import computed, felt
+from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.model import ANY, Hardware
 from agent.forest.observed import CALM, Observed, Pace
 from agent.forest.predictor import SHIPPED, Predictor, choose, is_disturbed
@@ -108,6 +108,25 @@ def test_a_baseline_is_kept_for_each_plan_and_outlives_an_attempt():
     assert found[1, 2].middle == pytest.approx(3.0)
     other = wide(again[0], plan=plan((0, 1), size=4))
     assert observed.take([(other, wide(again[1], step=9))]) == {}
+
+
+def test_a_gang_that_is_spread_or_on_other_devices_now_is_slowed_by_no_neighbour():
+    """The same plan, at first on two devices of this node, then with one of them elsewhere, then on slower ones."""
+    observed, kinds = Observed(), {"d": "H200", "e": "H200", "f": "A100", "g": "A100"}
+    for at, devices in enumerate(("de", "d", "fg")):
+        for step in range(20):
+            gang = [member(device, number, 2) for number, device in enumerate(devices)]
+            said = {"step": 20 * at + step, "step_time_s": 0.1 * (1 + at)}
+            gang[0] = member(devices[0], 0, 2, **said)
+            found = observed.take(gang, kinds)
+        assert found[1, 1].middle == 1.0, devices
+
+
+def test_a_step_of_a_larger_batch_takes_longer_and_nobody_slows_it():
+    observed = Observed()
+    for step in range(40):
+        found = observed.take([member("d", step=step, step_time_s=0.1 * (1 + step // 20), batch=8 * (1 + step // 20))])
+    assert found[1, 1].middle == 1.0
 
 
 def test_a_step_time_that_cannot_be_is_not_learned_from():
@@ -281,23 +300,35 @@ def test_a_device_of_which_nothing_is_known_has_no_slowdown(shipped):
 
 def test_the_forest_speaks_where_it_knows_the_features(tmp_path):
     """Also before any step, as counters alone tell it; nobody has told it of the neighbour."""
-    file.write(tmp_path / "model.npz", model(CPU, trees=20))
-    features = dict.fromkeys(NODE.names, 50.0)
+    for wait, low, high in ((0.0, 1.0, 1.1), (60.0, 2.2, 2.8)):
+        said = foretold(tmp_path, OwnUse(50.0, wait, 10.0))
+        assert said.source is Source.FOREST
+        assert low <= said.ratio <= high
+
+
+def test_of_a_stage_that_sleeps_it_is_told_how_much_longer_it_computes_beside_what_a_step_feels(tmp_path):
+    """For the pipeline, which would not move a layer for 1.4, and knows its stage by the time that it computes."""
+    said = foretold(tmp_path, OwnUse(20.0, 60.0, 10.0))
+    assert said.ratio == pytest.approx(1 / (1 - 0.3), abs=0.03)
+    assert 2.2 <= said.stage_ratio <= 2.8
+    assert said.low <= said.stage_low <= said.stage_ratio
+
+
+def foretold(folder: Path, use: OwnUse) -> Slowdown:
+    """By a forest that knows all features, of a device whose member runs and waits so."""
+    file.write(folder / "model.npz", model(CPU, trees=20))
+    busy, wait = {"own_busy_percent": use.busy_percent}, {"own_wait_percent": use.wait_percent}
 
     class All:
         def of(self, telemetry, now_s, own, gangs):
-            values = features | {"loopback_bytes_per_s": 0.0, "own_wait_percent": own["d"].wait_percent}
-            return {"d": values}
+            return {"d": dict.fromkeys(NODE.names, 50.0) | {"loopback_bytes_per_s": 0.0} | busy | wait}
 
-    for wait, low, high in ((0.0, 1.0, 1.1), (60.0, 2.2, 2.8)):
-        found = predictor(tmp_path, OwnUse(50.0, wait, 10.0))
-        found._features = All()
-        found._choose(sample(), 0.0)
-        found._hardware = {"cpu": CPU}
-        found._choice = choose(tmp_path, {"cpu": CPU})
-        said = found.of(sample(), [member("d")]).devices[0].slowdown
-        assert said.source is Source.FOREST
-        assert low <= said.ratio <= high
+    found = predictor(folder, use)
+    found._features = All()
+    found._choose(sample(), 0.0)
+    found._hardware = {"cpu": CPU}
+    found._choice = choose(folder, {"cpu": CPU})
+    return found.of(sample(), [member("d")]).devices[0].slowdown
 
 
 def test_of_a_gang_on_several_devices_only_one_with_a_sign_of_others_is_blamed():
@@ -312,6 +343,24 @@ def test_of_a_gang_on_several_devices_only_one_with_a_sign_of_others_is_blamed()
         said = found.of(Telemetry(number=step, devices=devices), both)
     assert said.devices[0].slowdown.ratio == pytest.approx(2.0)
     assert said.devices[1].slowdown is None
+
+
+def test_what_undisturbed_devices_of_a_gang_are_like_is_learned_as_well():
+    """A forest that has seen disturbed ones only takes all for disturbed."""
+    found = predictor()
+    for step in range(240):
+        strangers = () if (calm := step < 120) else (Process(pid=9, whose="other"),)
+        devices = (
+            DeviceSample(id="d", kind="H200", age_s=0.1, processes=strangers),
+            DeviceSample(id="e", kind="H200", age_s=0.1, processes=()),
+        )
+        both = [member("d", 0, 2, step=step, step_time_s=0.1 if calm else 0.2), member("e", 1, 2)]
+        found.of(Telemetry(number=step, devices=devices), both)
+    rows = found.window.rows()
+    counts = rows.features[:, NODE.names.index("foreign_processes")]
+    assert {(count, round(float(ratio), 2)) for count, ratio in zip(counts, rows.slowdowns, strict=True)} == {
+        (0.0, 1.0), (1.0, 2.0),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -405,6 +454,9 @@ def test_a_job_never_feels_more_than_its_stage_nor_more_than_all_that_it_ran_and
     assert 1.0 <= step <= max(stage, 1 / (1 - wait / 100)) * (1 + 1e-9)
     ran = min(busy, 100 - wait)
     assert step * (1 - ran / (100 - wait)) <= 1 + 1e-9
+    computes = at_least_waited(stage, own(busy, wait))
+    assert felt(computes, own(busy, wait)) == pytest.approx(step)
+    assert computes >= step * (1 - 1e-9), "a stage is a part of its step"
 
 
 @given(st.floats(20.5, 100), st.floats(0, 60), st.floats(1, 10))

@@ -36,6 +36,7 @@ def reading(
     foreseen: Sequence[Forecast] = (),
     prepared: int = 0,
     passages: tuple[Passage, ...] = (),
+    memory: Sequence[Memory] = (),
 ) -> Reading:
     """Each layer takes 0.31 s forward and 0.62 s backward."""
     ranks = plan.world_size
@@ -44,7 +45,7 @@ def reading(
         for index, stage in enumerate(plan.stages)
     }
     told = tuple(foreseen) or (Forecast(),) * ranks
-    return Reading(times, (prepared,) * ranks, (Memory(),) * ranks, told, passages)
+    return Reading(times, (prepared,) * ranks, tuple(memory) or (Memory(),) * ranks, told, passages)
 
 
 def taught(made: Estimator, plan: ParallelPlan, slow: Sequence[float] = ALL_WELL, **told: object) -> Estimator:
@@ -166,18 +167,22 @@ class Job:
 
     STEP_S = 20.0
 
-    def __init__(self) -> None:
+    def __init__(self, profile: ModelProfile = PROFILE) -> None:
         self.now_s, self.notes, self.published = 0.0, list[str](), dict[int, ParallelPlan]()
         spec = AdaptSpec(threshold=0.2, held_s=30, cooldown_s=300, horizon_s=3600)
-        self.adapter = Adapter(spec, PROFILE, WIDE, 10_000, self.notes.append, lambda: self.now_s)
+        self.adapter = Adapter(spec, profile, WIDE, 10_000, self.notes.append, lambda: self.now_s)
         self.plan, self.step, self.prepared = WIDE, 0, 0
         self.reviser = SimpleNamespace(publish=self.published.__setitem__)
 
-    def runs(self, steps: int, slow: Sequence[float] = ALL_WELL, told: Sequence[Forecast] = ()) -> None:
+    def runs(
+        self, steps: int, slow: Sequence[float] = ALL_WELL, told: Sequence[Forecast] = (),
+        memory: Sequence[Memory] = (),
+    ) -> None:  # fmt: skip
         for _ in range(steps):
             self.now_s += self.STEP_S
             self.step += 1
-            self.adapter.take(reading(self.plan, slow, told, self.prepared), self.step, self.STEP_S)
+            found = reading(self.plan, slow, told, self.prepared, memory=memory)
+            self.adapter.take(found, self.step, self.STEP_S)
             self._boundary()
 
     def _boundary(self) -> None:
@@ -235,3 +240,28 @@ def test_a_cut_that_a_forecast_asked_for_stays_where_it_comes() -> None:
     away = job.plan
     job.runs(40, (1, 2, 1, 1), told=FORETOLD)
     assert (job.plan, job.adapter.revision) == (away, 1)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+HEAVY = ModelProfile("m", 1, "cpu", (LayerProfile("layer", 0.28, 0.28, 0.28, 1000, 0, 10**8),) * 12)
+"""A layer and its state take some 0.4 GB."""
+FULL, EMPTY = Memory(8.9e9, 1e10), Memory(1e9, 1e10)
+"""Below the watermark, and with no room for one more layer; with room for all."""
+
+
+def test_no_layer_goes_to_a_device_that_has_no_room_for_it() -> None:
+    job = Job(HEAVY)
+    job.runs(WARM_UP + BASELINE + RECENT, memory=[FULL] * 4)
+    job.runs(20, (1, 2, 1, 1), memory=[FULL] * 4)
+    assert not job.published
+
+
+def test_layers_go_where_there_is_room() -> None:
+    memory = [FULL, FULL, FULL, EMPTY]
+    job = Job(HEAVY)
+    job.runs(WARM_UP + BASELINE + RECENT, memory=memory)
+    job.runs(20, (1, 2, 1, 1), memory=memory)
+    first, second, third, fourth = (len(stage.layers) for stage in job.plan.stages)
+    assert (first, third) == (3, 3)
+    assert second < 3 < fourth

@@ -1,5 +1,7 @@
 """Statistics ride on a step's all-reduce: every rank sets its own places, and the sum is what all of them told."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ from worker.adapt.diagnosis import diagnose, loader_bound, telemetry
 from worker.adapt.estimate import BASELINE, RECENT, WARM_UP, Estimator, Links
 from worker.adapt.forecast import Forecast
 from worker.adapt.meter import Meter, StageTimes
-from worker.adapt.part import foreseen
+from worker.adapt.part import Part, foreseen
 from worker.adapt.situation import Situation
 from worker.adapt.statistics import Layout, Memory, Passage, Reading, Route, routes_of
 from worker.shapes import Shape
@@ -127,6 +129,17 @@ def test_a_links_time_is_told_without_comparing_clocks(offset_s: float) -> None:
     assert links.transfers_s()[0, 1] == (1000, pytest.approx(0.020))
 
 
+def test_a_link_of_which_one_way_was_seen_is_not_known_yet() -> None:
+    """Receivers tell when a message came only where they waited for it, and rank 1's machine is up an hour longer."""
+    links = Links()
+    for _ in range(3):
+        links.take(reading(passages=(Passage(Route(0, 1, 1000), 3600.020),)))
+    assert links.transfers_s() == {}
+    for _ in range(3):
+        links.take(reading(passages=(Passage(Route(1, 0, 1000), -3599.980),)))
+    assert links.transfers_s() == {(0, 1): (1000, pytest.approx(0.020))}
+
+
 def test_a_link_that_is_slowed_four_times_is_reported_so() -> None:
     made = Estimator(PROFILE, PLAN)
 
@@ -184,6 +197,17 @@ def test_stages_and_links_are_told_as_numbers() -> None:
     assert link["bandwidth_bytes_per_s"] == pytest.approx(100_000)
 
 
+def test_while_a_batch_ramps_up_a_step_counts_as_one_of_the_whole_batch() -> None:
+    """Else a change that was confirmed while it grew would look as if it had made steps longer."""
+    ramp = SimpleNamespace(plan=PLAN, routes={1: ()}, microbatches_at=lambda step: 2 if step < 5 else 4)
+    told: list[float] = []
+    adapter = SimpleNamespace(take=lambda reading, step, step_s: told.append(step_s))
+    part = Part(ramp, Meter(), None, None, adapter, 0.9, lambda: None)  # type: ignore[arg-type]
+    for boundary, step_s in ((5, 1.0), (6, 2.0)):
+        part.take([0.0] * part.size(boundary - 1, 1), boundary, 1, step_s)
+    assert told == [2.0, 2.0]
+
+
 def test_noise_is_no_disturbance() -> None:
     noisy = Situation((1.15, 0.9, 1.0), {(0, 1): 1.1})
     assert not noisy.calm
@@ -197,6 +221,7 @@ def test_noise_is_no_disturbance() -> None:
     [
         ({}, Forecast(2.0, 1.5)), ({"contested": False}, Forecast()), ({"confidence": 0.2}, Forecast()),
         ({"source": Source.OBSERVED}, Forecast()),
+        ({"ratio": 1.25, "low": 1.1, "stage_ratio": 2.5, "stage_low": 1.8}, Forecast(2.5, 1.8)),
     ],
 )  # fmt: skip
 def test_only_a_confident_forest_is_believed_beforehand(changes: dict[str, object], believed: Forecast) -> None:

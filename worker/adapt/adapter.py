@@ -12,7 +12,7 @@ from policies.ir.plan import ParallelPlan
 from policies.model.profile import ModelProfile
 from scheduler.protocol.spec import AdaptSpec
 from worker.adapt.baseline import Baseline
-from worker.adapt.candidates import Candidate, Terms, best_change, bounds_of, relief
+from worker.adapt.candidates import Candidate, Terms, best_change, bounds_of, fitting, relief
 from worker.adapt.diagnosis import loader_bound, telemetry
 from worker.adapt.estimate import RECENT, Estimator
 from worker.adapt.forecast import Foresight
@@ -204,24 +204,24 @@ class Adapter:
         ground, running, home = self._estimator.ground, self._loop.plan, self._loop.home
         situation = wanted.situation.rounded(self._spec.threshold)
         assert ground is not None
-        terms = self._terms(ground, situation)
-        if wanted.relieve is None:
-            return best_change(running, home, ground, situation, terms)
         room = [
             self._spec.watermark * memory.total_bytes - memory.used_bytes if memory.total_bytes else math.inf
             for memory in self._memory
         ]
+        terms = self._terms(ground, situation, fitting(running, ground, room))
+        if wanted.relieve is None:
+            return best_change(running, home, ground, situation, terms)
         return relief(running, home, ground, situation, terms, wanted.relieve, room)
 
-    def _terms(self, ground: Ground, situation: Situation) -> Terms:
+    def _terms(self, ground: Ground, situation: Situation, fits: Callable[[ParallelPlan], bool]) -> Terms:
         seen = self._estimator.situation or situation
         timed_s = step_s(self._loop.plan, ground, seen.rounded(self._spec.threshold))
         overhead_s = max(0.0, self._step_s - timed_s) if self._step_s is not None else 0.0
         now_s = overhead_s + step_s(self._loop.plan, ground, situation)
 
-        def allowed(_plan: ParallelPlan) -> bool:
+        def allowed(plan: ParallelPlan) -> bool:
             time.sleep(0)  # between two evaluations the training thread may have the interpreter
-            return True
+            return fits(plan)
 
         return Terms(
             pause_s=self._pause_s if self._pause_s is not None else now_s / 2,

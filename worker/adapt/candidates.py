@@ -1,5 +1,6 @@
 """Plans near the running one: boundaries moved, blocks passed along, micro-batches shared out anew among replicas."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -75,13 +76,10 @@ def relief(
 
     room_bytes: by rank, infinite where unknown.
     """
-    before = held_bytes(running, ground)
+    before, fits = held_bytes(running, ground), fitting(running, ground, room_bytes)
 
     def allowed(plan: ParallelPlan) -> bool:
-        grown = [now - was for now, was in zip(held_bytes(plan, ground), before, strict=True)]
-        return terms.allowed(plan) and grown[rank] < 0 and all(
-            more <= room for other, (more, room) in enumerate(zip(grown, room_bytes, strict=True)) if other != rank
-        )  # fmt: skip
+        return terms.allowed(plan) and held_bytes(plan, ground)[rank] < before[rank] and fits(plan)
 
     def lighter(bounds: Bounds) -> tuple[float, ...]:
         plan = recut(running, bounds)
@@ -94,6 +92,21 @@ def relief(
     best = min(plans, key=lambda plan: step_s(plan, ground, situation))
     cost_s = terms.pause_s + moved_bytes(running, best, ground) / terms.bandwidth_bytes_per_s
     return Candidate(best, terms.overhead_s + step_s(best, ground, situation), cost_s)
+
+
+def fitting(running: ParallelPlan, ground: Ground, room_bytes: Sequence[float]) -> Callable[[ParallelPlan], bool]:
+    """Whether no rank would hold more than now and its room; one that has none, or less, may stay as it is.
+
+    room_bytes: by rank, infinite where unknown.
+    """
+    if all(math.isinf(room) for room in room_bytes):
+        return lambda plan: True
+    most = [held + max(0.0, room) for held, room in zip(held_bytes(running, ground), room_bytes, strict=True)]
+
+    def fits(plan: ParallelPlan) -> bool:
+        return all(held <= limit for held, limit in zip(held_bytes(plan, ground), most, strict=True))
+
+    return fits
 
 
 def _worth(now_s: float, candidate: Candidate, over_s: float) -> float:

@@ -55,7 +55,9 @@ class Links:
             if len(back) == STAMPED:
                 offset = (there - statistics.median(back)) / 2
                 self._offset_s[pair] = offset if (source, destination) == pair else -offset
-            known = self._offset_s.get(pair, 0.0)
+            if pair not in self._offset_s:  # two machines' clocks may be days apart
+                continue
+            known = self._offset_s[pair]
             seconds = there - (known if (source, destination) == pair else -known)
             if seconds > 0 and (pair not in found or size > found[pair][0]):
                 found[pair] = size, seconds

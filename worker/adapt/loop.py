@@ -206,6 +206,7 @@ class Loop:
         if now < self._relief_at:
             return []
         self._relief_at = now + max(self._spec.held_s, self._spec.ack_s)
+        self._stable = self.plan  # the one before is not gone back to: nobody knows that it would fit
         return self._plan(rank)
 
     def _plan(self, relieve: int | None) -> list[Instruction]:

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import torch
 
 from worker.adapt.statistics import Memory
 
-CGROUP = Path("/sys/fs/cgroup")
+CGROUP, PROC_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 NEAR = 0.8
 """Share of the watermark from which on a slope counts: far below it, filling up is what training begins with."""
 AHEAD_S = 10.0
@@ -41,7 +41,8 @@ class Watch:
         """now: in seconds. Memory of unknown size never presses."""
         if not memory.total_bytes:
             return Pressure.NONE
-        self._seen.append((now, memory.share))
+        if not self._seen or now - self._seen[-1][0] >= EVERY_S:  # steps may be shorter than what is measured is new
+            self._seen.append((now, memory.share))
         if memory.share >= self._watermark:
             return Pressure.HIGH
         if memory.share < NEAR * self._watermark or len(self._seen) < KEPT:
@@ -57,17 +58,40 @@ class Watch:
 
 
 def measured(device: torch.device) -> Memory:
-    """Of the device as a whole, other tenants included; on a CPU, of this process's cgroup where it has a limit."""
+    """Of the device as a whole, other tenants included; on a CPU, of the fullest cgroup around this process that has a
+    limit."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         reusable = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return Memory(float(total - free - reusable), float(total))
-    with contextlib.suppress(OSError, ValueError):
-        folder = CGROUP / Path("/proc/self/cgroup").read_text().rpartition(":")[2].strip().lstrip("/")
-        limit = (folder / "memory.max").read_text().strip()
-        if limit != "max":
-            return Memory(float((folder / "memory.current").read_text()), float(limit))
-    return Memory()
+    return max(_limited(_own_group()), key=lambda memory: memory.share, default=Memory())
+
+
+def _own_group() -> Path:
+    """Of cgroup v2, below CGROUP; the root itself where there is none."""
+    with contextlib.suppress(OSError):
+        for line in PROC_CGROUP.read_text().splitlines():
+            if line.startswith("0::/"):
+                return CGROUP / line[len("0::/") :]
+    return CGROUP
+
+
+def _limited(group: Path) -> Iterator[Memory]:
+    """The group and those around it, of which each may have a limit. Pages of files that were not used lately do not
+    count: the kernel drops them before it runs out."""
+    for folder in (group, *group.parents):
+        if not folder.is_relative_to(CGROUP):
+            return
+        with contextlib.suppress(OSError, ValueError):
+            limit = (folder / "memory.max").read_text().strip()
+            if limit != "max":
+                used = int((folder / "memory.current").read_text()) - _reclaimable(folder)
+                yield Memory(float(max(0, used)), float(limit))
+
+
+def _reclaimable(folder: Path) -> int:
+    lines = (line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    return next((int(value) for name, value in lines if name == "inactive_file"), 0)
 
 
 class Gauge:

@@ -50,9 +50,11 @@ class Part:
         return self._layout(steps).size(_stamped(step, steps))
 
     def take(self, vector: Sequence[float], step: int, steps: int, step_s: float) -> None:
-        """What all ranks told of `steps` steps up to `step`; for the adapter."""
+        """What all ranks told of `steps` steps up to `step`; for the adapter, which compares steps of whole batches."""
         if self.adapter is not None:
-            self.adapter.take(self._layout(steps).read(vector), step, step_s)
+            ran = self._generation.microbatches_at(step - steps)  # fewer than planned while the batch ramps up
+            whole_s = step_s * self._generation.plan.microbatches / ran
+            self.adapter.take(self._layout(steps).read(vector), step, whole_s)
 
     def _layout(self, steps: int) -> Layout:
         if steps not in self._layouts:
@@ -62,9 +64,10 @@ class Part:
 
 def foreseen(told: Slowdown | None) -> Forecast:
     """What a forest predicts with some confidence of a contested device: what was observed in steps is seen here
-    sooner."""
-    trusted = told is not None and told.contested and told.source is Source.FOREST and told.confidence >= CONFIDENT
-    return Forecast(told.ratio, told.low) if told is not None and trusted else Forecast()
+    sooner. Of the stage's computing where that is told, since that is what a cut moves; an older agent tells steps."""
+    if told is None or not told.contested or told.source is not Source.FOREST or told.confidence < CONFIDENT:
+        return Forecast()
+    return Forecast(told.stage_ratio or told.ratio, told.stage_low or told.low)
 
 
 def _stamped(step: int, steps: int) -> bool:
