@@ -378,9 +378,10 @@ def test_what_undisturbed_devices_of_a_gang_are_like_is_learned_as_well():
         found.of(Telemetry(number=step, devices=devices), both)
     rows = found.window.rows()
     counts = rows.features[:, NODE.names.index("foreign_processes")]
-    assert {(count, round(float(ratio), 2)) for count, ratio in zip(counts, rows.slowdowns, strict=True)} == {
-        (0.0, 1.0), (1.0, 2.0),
-    }  # fmt: skip
+    learned = [(count, round(float(ratio), 2)) for count, ratio in zip(counts, rows.slowdowns, strict=True)]
+    assert {ratio for count, ratio in learned if not count} == {1.0}
+    assert (1.0, 2.0) in learned
+    assert sum(not count for count, _ in learned) < sum(count > 0 for count, _ in learned), "they crowd nobody out"
 
 
 @pytest.mark.parametrize(
