@@ -157,12 +157,14 @@ class Book:
 
 
 class Srtf(Preempting):
-    """Shortest remaining time first."""
+    """Shortest remaining time first. A running job is not behind where it would be if it waited: else two that stopped
+    one another for a slower place would do so for ever."""
 
     def key(self, work: Work) -> tuple[float, ...]:
+        ways = [work.takes_s(option) for option in asked_options(work)]
         if work.current is not None:
-            return (work.left_s / work.job.weight,)
-        return (min((work.takes_s(o) for o in asked_options(work)), default=0.0) / work.job.weight,)
+            ways.append(work.left_s)
+        return (min(ways, default=0.0) / work.job.weight,)
 
     def terms(self, work: Work, among: Sequence[Work]) -> tuple[Term, ...]:
         left_s = self.key(work)[0] * work.job.weight

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies.jct.problem import NOTHING, Allocator, Grant, JobDemand, Option, Placement, Problem
+from policies.jct.rooms import Rooms
 from policies.jct.terms import Term
 from policies.jct.work import Work
 
@@ -59,42 +60,53 @@ class _Queue:
         room = Counter[str]()
         for job in self.jobs:
             room.update(self._given(job))
-        kept: dict[str, JobDemand] = {}
-        for job in self.jobs:
-            stays = bool(job.placement) and all(room[node] >= count for node, count in job.placement.items())
-            kept[job.id] = job if stays else replace(job, placement=NOTHING, plan=None)
-            room.subtract(kept[job.id].placement)
-        found = {grant.id: grant for grant in allocator.allocate(self._question(kept, room), effort)}
+        nodes = (replace(node, devices=n, free=n) for node in self.problem.nodes if (n := room[node.id]))
+        rooms, caps = Rooms(nodes, self._caps()), self._caps()
+        kept = self._kept(rooms)
+        there = tuple(replace(node, free=rooms.free(node.id)) for node in rooms.nodes)
+        question = Problem(self.problem.now_s, there, tuple(kept[job.id] for job in self.jobs), caps=caps)
+        found = {grant.id: grant for grant in allocator.allocate(question, effort)}
         after = {id: found.get(id) or Grant(id, job.placement, job.plan) for id, job in kept.items()}
-        room.update({node: n for id in found for node, n in kept[id].placement.items()})
-        room.subtract({node: n for grant in found.values() for node, n in grant.placement.items()})
-        return after | self._left_over(after, room)
+        for id in found:
+            rooms.give(kept[id].placement, kept[id])
+        for id, grant in found.items():
+            rooms.take(grant.placement, kept[id])
+        return after | self._left_over(after, rooms)
 
     def _given(self, job: JobDemand) -> Placement:
         grant = self.grants.get(job.id)
         return job.placement if grant is None else grant.placement
 
-    def _question(self, kept: Mapping[str, JobDemand], room: Mapping[str, int]) -> Problem:
-        held = Counter[str]()
-        for job in kept.values():
-            held.update(job.placement)
-        nodes = tuple(
-            replace(node, devices=room[node.id] + held[node.id], free=room[node.id])
-            for node in self.problem.nodes if room[node.id] + held[node.id]
-        )  # fmt: skip
-        caps = dict(self.problem.caps)
+    def _caps(self) -> dict[str, int]:
+        """What others leave of them."""
+        own, caps = {job.id for job in self.jobs}, dict(self.problem.caps)
         for job in self.problem.jobs:
-            for holder in job.holders if job.id not in kept else ():
+            for holder in job.holders if job.id not in own else ():
                 if holder in caps:
                     caps[holder] -= sum(self._given(job).values())
-        return Problem(self.problem.now_s, nodes, tuple(kept.values()), caps=caps)
+        return caps
 
-    def _left_over(self, after: Mapping[str, Grant], room: Counter[str]) -> dict[str, Grant]:
-        """For jobs that the queue's policy leaves with nothing."""
+    def _kept(self, rooms: Rooms) -> dict[str, JobDemand]:
+        """The jobs with what they have now, taken from the room, those first that the cluster's policy leaves alone;
+        without, where it has given that away."""
+        kept: dict[str, JobDemand] = {}
+        for job in sorted(self.jobs, key=lambda job: self._given(job) != job.placement):
+            stays = bool(job.placement) and (self._given(job) == job.placement or _fits(job, job.placement, rooms))
+            kept[job.id] = job if stays else replace(job, placement=NOTHING, plan=None)
+            rooms.take(kept[job.id].placement, job)
+        return kept
+
+    def _left_over(self, after: Mapping[str, Grant], rooms: Rooms) -> dict[str, Grant]:
+        """For jobs that the queue's policy leaves with nothing. rooms: what is free once it is carried out."""
         found: dict[str, Grant] = {}
         for job in self.jobs:
             placement = self._given(job)
-            if not after[job.id].placement and placement and all(room[node] >= n for node, n in placement.items()):
+            if placement and not after[job.id].placement and _fits(job, placement, rooms):
                 found[job.id] = self.grants.get(job.id) or Grant(job.id, job.placement, job.plan)
-                room.subtract(placement)
+                rooms.take(placement, job)
         return found
+
+
+def _fits(job: JobDemand, placement: Placement, rooms: Rooms) -> bool:
+    free = all(node in rooms.index and rooms.free(node) >= count for node, count in placement.items())
+    return free and rooms.allows(job, sum(placement.values()))

@@ -8,6 +8,7 @@
    its present size counts as one of its range, so that it goes on.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -40,8 +41,8 @@ class InRange:
         first = _Pass(snapshot)
         first.run()
         then = self.policy.decide(first.after(), effort)
-        moved = {resize.job for resize in then.resizes}
-        waits = (wait for wait in first.waits if wait.job not in moved)
+        after = {resize.job: len(resize.devices) for resize in then.resizes}
+        waits = (wait for wait in first.waits if after.get(wait.job) not in first.allowed[wait.job])
         return replace(then, resizes=(*first.resizes, *then.resizes), waits=(*then.waits, *waits))
 
     def terms(self, snapshot: ClusterSnapshot) -> dict[int, tuple[Term, ...]]:
@@ -49,7 +50,8 @@ class InRange:
 
 
 class _Pass:
-    """rooms, devices, jobs: as they are after what has been decided so far."""
+    """rooms, devices, jobs: as they are after what has been decided so far. allowed: sizes of each job that is out of
+    its range."""
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.snapshot, self.demands = snapshot, Demands(snapshot)
@@ -58,13 +60,16 @@ class _Pass:
         self.devices = {device.id: device for device in snapshot.devices}
         self.resizes: list[Resize] = []
         self.waits: list[Wait] = []
+        self.allowed = {job.id: device_counts(job.menu) for job in snapshot.jobs if job.out_of_range}
         self.wrong = sorted((job for job in snapshot.jobs if job.out_of_range), key=_place_in_line)
         self.rooms = Rooms.of(self.demands.problem(self.wrong))
 
     def run(self) -> None:
         """First those that give devices up, then those that want some."""
         for job in self.wrong:
-            self._change(job, [option for option in self._options(job) if option.devices < len(job.devices)])
+            smaller = [option for option in self._options(job) if option.devices < len(job.devices)]
+            if (found := self._find(job, smaller)) is not None:
+                self._commit(job, *found)
         for job in self.wrong:
             if self.jobs[job.id].out_of_range:
                 self._grow(job)
@@ -76,43 +81,61 @@ class _Pass:
             self._goes_on(job, nothing_fits(job.menu, self.ledger.kinds_of(job)))
         elif not larger:
             self._goes_on(job, "none of its plans fits where it may run at present.")
+        elif (found := self._find(job, larger)) is None:
+            self._goes_on(job, self._lacks(job, larger))
         elif (first := self._ahead_of(job)) is not None:
             self._goes_on(job, f"job {first.id} comes first, and waits for devices too.")
-        elif not self._change(job, larger):
-            self._goes_on(job, self._lacks(job, larger))
+        else:
+            self._commit(job, *found)
 
     def after(self) -> ClusterSnapshot:
         return replace(self.snapshot, jobs=tuple(self.jobs.values()), devices=tuple(self.devices.values()))
 
     def _options(self, job: JobView) -> list[Option]:
         """Of its range, the nearest size first, and of one size the fastest."""
-        allowed, now = device_counts(job.menu), len(job.devices)
+        allowed, now = self.allowed[job.id], len(job.devices)
         found = [option for option in offered(job, self.ledger) if option.devices in allowed]
         return sorted(found, key=lambda option: (abs(option.devices - now), option.step_time_s))
 
-    def _change(self, job: JobView, options: Iterable[Option]) -> bool:
+    def _find(self, job: JobView, options: Iterable[Option]) -> tuple[Option, Placement] | None:
+        """The first that fits now, and where. A job that has no device which is offered is left alone, as ever."""
         demand = self.demands.demand(job)
         self.rooms.give(demand.placement, demand)
-        for option in options if demand.placement else ():  # who has none that is offered is left alone, as ever
-            if placement := self._find(option, demand):
-                self.rooms.take(placement, demand)
-                self._commit(job, option, placement)
-                return True
+        places = ((option, self._place(option, demand)) for option in options if demand.placement)
+        found = next((place for place in places if place[1]), None)
         self.rooms.take(demand.placement, demand)
-        return False
+        return found
 
-    def _find(self, option: Option, demand: JobDemand) -> Placement:
-        """On its own devices, whatever caps say; else on its own nodes, else anywhere."""
+    def _place(self, option: Option, demand: JobDemand) -> Placement:
+        """On its own devices, whatever caps say; else on its own nodes, else beside what it has, else anywhere."""
         own = [node for node in self.rooms.nodes if node.id in demand.placement]
         if placement := _only(own, demand.placement).find(option, demand):
             return placement
         if not self.rooms.allows(demand, option.devices):
             return NOTHING
         near_it = {node.id: self.rooms.free(node.id) for node in own}
-        return _only(own, near_it).find(option, demand) or self.rooms.find(option, demand)
+        return (
+            _only(own, near_it).find(option, demand)
+            or self._beside(option, demand)
+            or self.rooms.find(option, demand)
+        )
+
+    def _beside(self, option: Option, demand: JobDemand) -> Placement:
+        """All that it has, and what it lacks elsewhere; nothing where it has more, or the plan wants other nodes."""
+        more = option.devices - demand.devices
+        usable = all(self.rooms.kinds[id] == option.kind and id not in demand.avoid for id in demand.placement)
+        if option.per_node or more <= 0 or not usable:
+            return NOTHING
+        self.rooms.take(demand.placement, demand)
+        rest = self.rooms.find(replace(option, devices=more), demand)
+        self.rooms.give(demand.placement, demand)
+        return Counter(demand.placement) + Counter(rest) if rest else NOTHING
 
     def _commit(self, job: JobView, option: Option, placement: Placement) -> None:
         assert isinstance(option.plan, ParallelPlan)
+        demand = self.demands.demand(job)
+        self.rooms.give(demand.placement, demand)
+        self.rooms.take(placement, demand)
         chosen = [device for room, count in placement.items() for device in self._pick(job, room, count)]
         ids = tuple(device.id for device in near(chosen, option.plan, next(iter(job.menu.profiles), None)))
         self.resizes.append(Resize(job.id, ids, option.plan, option.step_time_s))
@@ -149,7 +172,7 @@ class _Pass:
 
     def _goes_on(self, job: JobView, why: str) -> None:
         low, high, now = job.menu.min_devices, job.menu.max_devices, len(job.devices)
-        counts = (now, *device_counts(job.menu))
+        counts = (now, *self.allowed[job.id])
         menu = replace(job.menu, min_devices=min(counts), max_devices=max(counts), allowed_devices=counts)
         self.jobs[job.id] = replace(job, menu=menu)
         range_ = f"{low}" if low == high else f"{low} to {high}"

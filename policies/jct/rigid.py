@@ -46,7 +46,7 @@ def terms(work: Work) -> tuple[Term, ...]:
 
 
 def _takes_s(work: Work) -> float:
-    return min((work.takes_s(option) for option in asked_options(work)), default=0.0)
+    return min((work.takes_s(option) for option in asked_options(work)), default=math.inf if work.current else 0.0)
 
 
 class Rigid(Preempting):
@@ -61,7 +61,8 @@ class Rigid(Preempting):
             if (late_s := overdue_since_start_s(self._bound, work)) > 0.0:
                 return STARVED, -late_s
             settling = settles_s(work.job, work.current, self._settled_restarts) > 0.0
-            return SETTLING if settling else OTHERS, RUNS_ON * work.left_s / work.job.weight, FIRST_OF_EQUALS
+            left_s = min(RUNS_ON * work.left_s, _takes_s(work))  # never behind where it would be if it waited
+            return SETTLING if settling else OTHERS, left_s / work.job.weight, FIRST_OF_EQUALS
         if self._starves(work):
             return STARVED, -overdue_s(self._bound, work)
         return OTHERS, *order(work)[:2]

@@ -50,7 +50,7 @@ def read_export(path: Path, kinds: Mapping[str, int]) -> Workload:
     jobs: list[SimulatedJob] = []
     first = min(datetime.fromisoformat(row["submitted"]) for row in rows)
     for row in rows:
-        low, high = int(row["gpus_min"]), int(row["gpus_max"])
+        low, high = _range(row)
         name = f"{row['model']}/{low}-{high}"
         if name not in menus:
             runs = [run for other in rows if other["model"] == row["model"] for run in other["runs"]]
@@ -80,6 +80,12 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
                 yield {**row, "runs": json.loads(row["runs"]), "steps": float(row["steps"]) if row["steps"] else None}
     except (ValueError, KeyError) as error:
         raise BadWorkload(f"{path}: this is no export of `jct history`: {error}") from error
+
+
+def _range(row: Mapping[str, Any]) -> tuple[int, int]:
+    """The job's last range, and what it ran on before that was changed."""
+    ran = [sum(run["per_node"]) for run in row["runs"]]
+    return min(int(row["gpus_min"]), *ran), max(int(row["gpus_max"]), *ran)
 
 
 def _menu(runs: list[Run], low: int, high: int, alias: Mapping[str, str]) -> MeasuredMenu:

@@ -70,6 +70,21 @@ def test_the_simulator_plays_it_again(jct, living, played, tmp_path, name):
         assert again["jcts_s"][f"gpt-{id}"] == pytest.approx(rows[id]["jct_s"], rel=0.15)
 
 
+def test_a_job_whose_range_was_changed_before_it_ended_is_played_on_what_it_had(jct, living, job_file, tmp_path):
+    path = job_file("work: {total: 400 steps}\ncheckpoint: {dir: /tmp/changed}")
+    id = jct("submit", "-q", path)[1].strip()
+    living.advance(8.0)
+    assert jct("update", id, "--gpus", "4")[0] == 0
+    jct("cancel", id)
+    living.advance(3.0)
+    file = tmp_path / "history.jsonl"
+    jct("history", "--export", file)
+    row = json.loads(file.read_text().splitlines()[-1])
+    assert (row["gpus_min"], [sum(run["per_node"]) for run in row["runs"]]) == (4, [2])
+    code, out, err = jct("simulate", file, "--nodes", "2x2", "--policy", "fifo", "--round", "1", "--json")
+    assert (code, json.loads(out)["fifo"]["jobs"]) == (0, 1), err
+
+
 def test_the_csv_has_flat_columns(jct, played, tmp_path):
     jct("history", "--export", tmp_path / "history.csv")
     with (tmp_path / "history.csv").open(newline="") as file:

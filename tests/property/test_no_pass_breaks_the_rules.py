@@ -9,6 +9,7 @@ from policies.jct.menu import build_menu
 from policies.jct.priority import PriorityPolicy
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView
 from policies.model.device import DeviceKind
+from policies.registry import find, names
 
 KINDS = ("cpu", "fast")
 
@@ -99,3 +100,38 @@ def test_no_pass_breaks_the_rules(snapshot: ClusterSnapshot) -> None:
     waiting = Counter(wait.job for wait in answer.waits)
     assert all(waiting[view.id] + (view.id in starting) == 1 for view in snapshot.jobs if view.pending)
     assert all(wait.text and wait.code for wait in answer.waits)
+
+
+def _is_wrong(view: JobView) -> bool:
+    least, most = view.menu.min_devices, view.menu.max_devices
+    return view.state == JobState.RUNNING and view.plan is not None and not least <= len(view.devices) <= most
+
+
+@settings(max_examples=200, deadline=None)
+@given(clusters(), st.sampled_from(names()))
+def test_jobs_out_of_their_range_come_into_it_or_are_told_why(snapshot: ClusterSnapshot, policy: str) -> None:
+    """Whatever else the policy decides in the same pass."""
+    snapshot = replace(snapshot, jobs=tuple(replace(view, out_of_range=_is_wrong(view)) for view in snapshot.jobs))
+    answer = find(policy).decide(snapshot, 1_000)
+    assert answer == find(policy).decide(snapshot, 1_000), "same snapshot, same answer"
+    devices = {device.id: device for device in snapshot.devices}
+    jobs = {view.id: view for view in snapshot.jobs}
+    moves = [*answer.resizes, *answer.starts]
+    given_ = Counter(device for move in moves for device in move.devices)
+    assert all(count == 1 for count in given_.values()), "no device is given twice"
+    yielding = {preempt.job for preempt in answer.preempts} | {resize.job for resize in answer.resizes}
+    for move in moves:
+        for holder in {devices[id].holder for id in move.devices} - {None, move.job}:
+            assert jobs[holder].state == JobState.STOPPING or holder in yielding
+    told = {wait.job for wait in answer.waits}
+    for view in snapshot.jobs:
+        if view.out_of_range:
+            found = [resize for resize in answer.resizes if resize.job == view.id]
+            sizes = {len(resize.devices) for resize in found}
+            inside = set(range(view.menu.min_devices, view.menu.max_devices + 1))
+            assert sizes <= inside | {len(view.devices)}, "who goes on may go on elsewhere"
+            assert bool(sizes & inside) != (view.id in told)
+            for resize in found:
+                assert len(resize.devices) == resize.plan.world_size
+                assert len({devices[id].kind for id in resize.devices}) == 1
+                assert not {devices[id].node for id in resize.devices} & set(view.avoid)

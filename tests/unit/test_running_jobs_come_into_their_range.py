@@ -81,6 +81,12 @@ def test_it_stays_on_its_own_node_where_that_has_room(policy: str) -> None:
 
 
 @EVERY
+def test_it_keeps_what_it_has_where_it_must_go_to_other_nodes_too(policy: str) -> None:
+    view, there = running(1, 3, 3, ("n0d0", "n0d1"), devices(3, 2))
+    assert {"n0d0", "n0d1"} < set(only_resize(decide(policy, snapshot([view], there, HOUR_US))).devices)
+
+
+@EVERY
 @pytest.mark.parametrize("ahead", [{"priority": 90}, {"submitted_us": 0}])
 def test_a_job_that_comes_first_gets_the_devices_and_the_other_goes_on(policy: str, ahead: dict[str, int]) -> None:
     view, there = running(1, 4, 4, ("n0d0", "n0d1"), devices(1, 4), submitted_us=1)

@@ -15,7 +15,7 @@ from policies.jct.patience import Patience, waiting_bound_s
 from policies.jct.problem import JobDemand, NodeRoom, Option, Options, Problem
 from policies.jct.rooms import Rooms
 from policies.model.cluster import JobView, TeamView
-from policies.registry import find
+from policies.registry import find, find_allocator
 from scheduler.core.entities import AttemptKind, AttemptState, JobState, Result
 from scheduler.core.errors import JctError
 from scheduler.core.events import NodeReports
@@ -283,3 +283,14 @@ def test_b43_a_reason_changes_within_one_pass_and_none_is_left_behind(cluster):
     cluster.advance(60)
     assert runs(cluster, waiting)
     assert cluster.state.jobs[waiting].reason_code == ""
+
+
+@pytest.mark.parametrize("policy", ["jct", "srtf", "las", "fifo", "slope"])
+def test_b34_jobs_that_would_be_faster_elsewhere_do_not_stop_one_another_for_a_slower_place(policy: str) -> None:
+    menu = Options([Option("fast", 1, 1.0, 0.0, "p"), Option("slow", 1, 3.0, 0.0, "p")])
+    nodes = NodeRoom("f", "fast", 1, 0), NodeRoom("s", "slow", 1, 0)
+    aged = {"age_s": 900.0, "menu": menu, "attained_gpu_s": 900.0, "since_change_s": 900.0, "plan": "p"}
+    there = JobDemand("there", remaining_steps=1e6, placement={"f": 1}, frozen=True, **aged)
+    runs = JobDemand("runs", remaining_steps=900.0, placement={"s": 1}, **aged)
+    waits = JobDemand("waits", 900.0, menu, 1_000.0, attained_gpu_s=900.0, since_change_s=900.0)
+    assert find_allocator(policy).allocate(Problem(0.0, nodes, (there, runs, waits)), 1000) == ()
