@@ -167,10 +167,8 @@ class Predictor:
             self.window.take(device.id, self._hardware[device.kind], values, of_stage, now_s, every_s)
 
     def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
-        if slowdown is None:
-            self._contests[id].lose(now_s)
-            return None
-        return self._contests[id].take(slowdown, now_s)
+        contest = self._contests[id]
+        return contest.take(slowdown, now_s) if slowdown is not None else contest.lose(now_s)
 
     def _choose(self, telemetry: Telemetry, now_s: float) -> None:
         """Anew where the devices or the model file have changed; ever more seldom where they do so all the time."""

@@ -206,14 +206,19 @@ def test_a_device_that_goes_to_and_fro_for_hours_is_told_seldom(for_s):
     assert 2 <= turns <= 8 * 6 * hours, "eight in ten minutes"
 
 
+def test_a_sample_now_and_then_of_which_nothing_is_known_hides_no_neighbour():
+    contest = Contest()
+    found = [contest.lose(at * 0.5) if at % 8 == 7 else contest.take(slowdown(2.0), at * 0.5) for at in range(60)]
+    assert all(one is not None and one.contested for one in found[12:])
+    later = [contest.lose((60 + at) * 0.5) for at in range(20)]
+    assert [one is None for one in later] == [at >= 2 * HELD_S - 1 for at in range(20)]
+
+
 def test_a_device_that_is_known_and_unknown_by_turns_is_told_seldom_too():
     contest, turns, before = Contest(), 0, False
     for at in range(6 * 7200):
-        if at % 30 < 20:
-            contested = contest.take(slowdown(2.0), at * 0.5).contested
-        else:
-            contest.lose(at * 0.5)
-            contested = False
+        found = contest.take(slowdown(2.0), at * 0.5) if at % 60 < 40 else contest.lose(at * 0.5)
+        contested = found is not None and found.contested
         turns, before = turns + (contested != before), contested
     assert turns <= 8 * 6 * 6
 
