@@ -63,7 +63,7 @@ class Asking(Simulation):
     def _look(self) -> dict[int, Outlook]:
         data = forks.encode(forks.take(self.state, self.now))
         futures: list[list[Fate]] = [
-            run_ahead(forks.decode(data), self._imagining, seed, self._pace, lambda: False, keeps_all=True)
+            run_ahead(forks.decode(data), self._imagining, seed, self._pace, lambda: False)
             for seed in range(self._futures)
         ]
         return look(futures, self.now, Scores.of(self._scores()))

@@ -182,10 +182,10 @@ def _starts_after(attempt: Attempt, moment_us: int) -> bool:
     return trains and attempt.starting_us is not None and attempt.starting_us >= moment_us
 
 
-def begin_ahead(fork: Fork, policy: Policy, seed: int, pace: Pace, keeps_all: bool = False) -> Ahead:
+def begin_ahead(fork: Fork, policy: Policy, seed: int, pace: Pace) -> Ahead:
     """One future of a fork, which is used up."""
     watched = dict.fromkeys(job.id for job in fork.state.jobs.values() if job.state is not JobState.DONE)
-    world = ForkedWorld.of(fork, Chance(seed), keeps_all)
+    world = ForkedWorld.of(fork, Chance(seed))
     arrivals = Arrivals(fork.arrivals, fork.now_us, seed)
     pace = msgspec.structs.replace(pace, round_s=pace.round_s * max(1.0, len(watched) / LARGE))
     ahead = Ahead(world, policy, arrivals, pace, fork.now_us, watched, fork.now_us)
@@ -193,8 +193,6 @@ def begin_ahead(fork: Fork, policy: Policy, seed: int, pace: Pace, keeps_all: bo
     return ahead
 
 
-def run_ahead(
-    fork: Fork, policy: Policy, seed: int, pace: Pace, enough: Callable[[], bool], keeps_all: bool = False
-) -> list[Fate]:
+def run_ahead(fork: Fork, policy: Policy, seed: int, pace: Pace, enough: Callable[[], bool]) -> list[Fate]:
     """What becomes of the jobs in one future. enough: asked between passes; True breaks off."""
-    return begin_ahead(fork, policy, seed, pace, keeps_all).run(enough)
+    return begin_ahead(fork, policy, seed, pace).run(enough)

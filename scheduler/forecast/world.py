@@ -44,23 +44,20 @@ _OPEN = (AttemptState.STARTING, AttemptState.RUNNING)
 
 @dataclass(slots=True)
 class ForkedWorld(World):
-    """guessed: jobs whose work, or whole model, nobody knows. keeps_all: stopped gangs keep their progress though they
-    have no checkpoints, as `jct simulate` has it."""
+    """guessed: jobs whose work, or whole model, nobody knows."""
 
     arrivals: tuple[Arrival, ...] = ()
     chance: Chance = field(default_factory=lambda: Chance(0))
     guessed: set[int] = field(default_factory=set)
-    keeps_all: bool = False
     _measured: dict[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fork: Fork, chance: Chance, keeps_all: bool) -> "ForkedWorld":
+    def of(cls, fork: Fork, chance: Chance) -> "ForkedWorld":
         """Takes over what runs. The state is changed: nodes' sessions are the virtual agents' now, also of nodes that
         have not said Hello since the daemon's start, or are silent for a moment."""
         world = cls(
-            fork.state, dict(fork.state.measured), tell_totals=False, arrivals=fork.arrivals, chance=chance,
-            keeps_all=keeps_all,
-        )  # fmt: skip
+            fork.state, dict(fork.state.measured), tell_totals=False, arrivals=fork.arrivals, chance=chance
+        )
         living = (node.id for node in fork.state.nodes.values() if node.state is not NodeState.LOST)
         fork.state.said_hello = dict.fromkeys(living, SESSION)
         for job in list(fork.state.jobs.values()):
@@ -230,7 +227,7 @@ class ForkedWorld(World):
             return list(self._gone(gang, Cause.KILLED, 0.0))
         job = self.state.jobs[gang.attempt.job]
         resized = self.state.attempts[job.id, gang.attempt.number].cause is EndCause.RESIZED  # live, most likely
-        if self.keeps_all or resized or job.spec.checkpoint is not None:
+        if resized or job.spec.checkpoint is not None:
             return World._stop(self, gang, now)
         self.done[job.id] = float(job.saved_step or 0)
         return list(self._gone(gang, Cause.STOPPED, self.done[job.id]))

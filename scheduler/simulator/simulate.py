@@ -14,7 +14,7 @@ from scheduler.core.passes import take_plan
 from scheduler.core.settings import US, CoreSettings, us
 from scheduler.core.state import State
 from scheduler.core.step import step
-from scheduler.protocol.spec import JobSpec
+from scheduler.protocol.spec import CheckpointSpec, JobSpec
 from scheduler.simulator.workload import Nodes, SimulatedJob, Workload
 from scheduler.simulator.world import World
 
@@ -157,11 +157,13 @@ class Simulation:
 
 
 def spec_of(job: SimulatedJob, menu: MeasuredMenu, total_steps: int | None) -> JobSpec:
-    """What the user of a simulated job would have submitted. total_steps: in the core's steps, None for unknown."""
+    """What the user of a simulated job would have submitted, and it saves when it is stopped. total_steps: in the
+    core's steps, None for unknown."""
     sizes = [row.devices for row in menu.rows]
     return JobSpec(
         name=job.name, entrypoint="simulated:job", workdir="/", team=job.team, numerics="statistical",
         min_devices=min(sizes), max_devices=max(sizes), preferred_devices=job.asked, total_steps=total_steps,
+        checkpoint=CheckpointSpec(dir=f"/{job.name}"),
     )  # fmt: skip
 
 
