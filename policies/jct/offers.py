@@ -9,7 +9,7 @@ from math import exp, log
 from statistics import median
 
 from policies.ir.plan import ParallelPlan
-from policies.jct.explored import explored, is_command
+from policies.jct.explored import NOTCH, explored, is_command
 from policies.jct.ledger import Ledger
 from policies.jct.menu import Menu
 from policies.jct.problem import Option, Options
@@ -18,9 +18,6 @@ from policies.model.device import DeviceKind
 
 LIVE_S = 1.0
 """How long a live change holds training up besides the state it moves."""
-
-NOTCH = log(1.05)
-"""Corrections are told in notches of 5%, so that passes share menus while a measurement wavers."""
 
 
 def offered(job: JobView, ledger: Ledger, slowdown: float = 1.0) -> Options:

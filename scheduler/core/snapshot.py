@@ -3,11 +3,13 @@
 from dataclasses import fields, replace
 from operator import attrgetter
 
+from policies.jct import explored
 from policies.model.cluster import ClusterSnapshot, DeviceView, JobState, JobView, MenuRequest
 from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.contention import slowdown_of
 from scheduler.core.entities import (
     Attempt,
+    AttemptKind,
     AttemptState,
     Generation,
     Job,
@@ -25,6 +27,7 @@ from scheduler.core.settings import CoreSettings
 from scheduler.core.sizes import out_of_range
 from scheduler.core.state import State, Viewed
 from scheduler.core.tenants import queue_views, team_views, user_views
+from scheduler.protocol.plausible import MOST
 
 HALF_LIFE_S = CoreSettings().half_life_s
 
@@ -81,13 +84,24 @@ def inherited(state: State) -> dict[int, int]:
     return found
 
 
-def remaining_steps(state: State, job: Job) -> int:
-    """Declared steps less those done; of a waiting job, less those saved. At least 1."""
+def work_known(state: State, job: Job) -> bool:
+    """Whether its remaining work is more than a guess: of a command only once it has told how fast it is."""
     if job.spec.is_command:
-        return command_seconds(job.spec, job.ran_us / 1e6)
+        return bool(job.total_steps and state.observed.get(job.id))
+    return bool(job.total_steps or state.probed(job).total_steps)
+
+
+def remaining_steps(state: State, job: Job) -> int:
+    """Declared steps less those done; of a waiting job, less those saved. At least 1. A step of a command is what it
+    does in a second on one device."""
     progress = state.progress.get(job.id)
-    done = progress.step if progress is not None and progress.step is not None else job.saved_step
-    return max(1, (job.total_steps or state.probed(job).total_steps or 1) - (done or 0))
+    done = (progress.step if progress is not None and progress.step is not None else job.saved_step) or 0
+    if job.spec.is_command:
+        alone_s = explored.alone_s(tuple(state.observed.get(job.id, {}).values()))
+        if job.total_steps and alone_s is not None:
+            return max(1, round(min(MOST, (job.total_steps - done) * alone_s)))
+        return command_seconds(job.spec, job.ran_us / 1e6)
+    return max(1, (job.total_steps or state.probed(job).total_steps or 1) - done)
 
 
 def _devices(state: State, now: int) -> tuple[DeviceView, ...]:
@@ -137,7 +151,8 @@ def _view(state: State, job: Job, now: int, looker: Looker, past: PastWork, lent
     obstacle = looker.obstacle(job)
     around = (
         obstacle, looker.most(job), lent, priority_of(state, job), guaranteed(state, job), state.probed(job),
-        now < job.avoid_until_us, tuple(closed_nodes(state, job, now)), past.like(job) if not job.total_steps else (),
+        now < job.avoid_until_us, tuple(closed_nodes(state, job, now)),
+        () if work_known(state, job) else past.like(job),
     )  # fmt: skip
     last = state.views.get(job.id)
     if last is not None and last.around == around:
@@ -160,7 +175,7 @@ def _job_view(
     leases = _leases(looker, attempt, generation)
     history = attempts_of(state, job)
     avoid = job.avoid if now < job.avoid_until_us else ()
-    attained, known = attained_gpu_s(state, history, now), bool(job.total_steps or state.probed(job).total_steps)
+    attained, known = attained_gpu_s(state, history, now), work_known(state, job)
     return JobView(
         id=job.id, team=job.spec.team, priority=max(priority_of(state, job), lent), submitted_us=job.place_us,
         state=_state(attempt), menu=_within_caps(looker, job, menu_request(state, job)),
@@ -179,7 +194,15 @@ def _job_view(
         user=job.user, queue=job.spec.queue, guaranteed=guaranteed(state, job), preemptions=job.preemptions,
         max_preemptions=job.spec.max_preemptions, observed=tuple(state.observed.get(job.id, {}).values()),
         live=attempt is not None and changes_live(state, attempt), out_of_range=out_of_range(state, job),
+        lost_s=_lost_s(job, attempt, now),
     )
+
+
+def _lost_s(job: Job, attempt: Attempt | None, now: int) -> float:
+    """What a stop would cost a training that writes no checkpoints. What a command keeps is its own affair."""
+    if attempt is None or attempt.kind is not AttemptKind.TRAIN or attempt.running_us is None:
+        return 0.0
+    return (now - attempt.running_us) / 1e6 if job.spec.checkpoint is None else 0.0
 
 
 def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:

@@ -54,18 +54,29 @@ def steps_in_all(
 ) -> tuple[float, bool]:
     """A job's work in steps, a command's in seconds, and whether that is more than a guess.
 
-    Declared or probed work is taken as it is; else one of the finished jobs most like it that took longer than this
-    one has by now; else as much again as it has had (of heavy-tailed sizes), or an hour.
+    Declared or probed work is taken as it is, and what a running command tells of its steps; else one of the finished
+    jobs most like it that took longer than this one has by now; else as much again as it has had (of heavy-tailed
+    sizes), or an hour.
     """
     declared = job.total_steps or state.probed(job).total_steps
     if declared is not None and not job.spec.is_command:
         return float(declared), True
+    if job.spec.is_command and (left_s := _told_left_s(state, job)) is not None:
+        return done + left_s * chance.factor(job.id, "step", chance.spread.measured_step), True
     for alike in _alike(job, arrivals):
         longer = [work for work in alike if work > done]
         if len(longer) >= LEAST_ALIKE:
             return chance.pick(job.id, "work", longer), True
     more = max(done, min(job.spec.time_limit_s or LASTS_S, LASTS_S) if job.spec.is_command else 1_000.0)
     return done + more * chance.factor(job.id, "work", chance.spread.work), False
+
+
+def _told_left_s(state: State, job: Job) -> float | None:
+    """Seconds to the end of a command that tells its steps, as fast as it is now."""
+    progress = state.progress.get(job.id)
+    if not job.total_steps or progress is None or progress.step is None or progress.step_time_s is None:
+        return None
+    return max(0, job.total_steps - progress.step) * progress.step_time_s
 
 
 def _alike(job: Job, arrivals: Sequence[Arrival]) -> list[list[float]]:

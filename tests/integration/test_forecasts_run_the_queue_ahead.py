@@ -136,6 +136,16 @@ def test_commands_end_as_their_equals_did(cluster):
     assert seen.low_us <= until_done(cluster, again) <= seen.high_us
 
 
+def test_a_command_that_tells_its_steps_ends_when_they_are_done(cluster):
+    job = submit(cluster, entrypoint="", command=("train",), total_steps=1_000, min_devices=1, max_devices=1)
+    cluster.advance(8.0)
+    assert outlooks(cluster)[job].end is None, "it has told nothing yet"
+    cluster.state.progress[job].step, cluster.state.progress[job].step_time_s = 400, 0.5
+    seen = outlooks(cluster)[job].end
+    assert seen.low_us <= cluster.now_us() + 300 * US <= seen.high_us
+    assert seen.high_us < cluster.now_us() + 400 * US
+
+
 def test_a_future_that_is_broken_off_knows_no_end(cluster):
     job = submit(cluster, total_steps=10_000_000)
     cluster.advance(8.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.jct.explored import explored, is_command
+from policies.jct.explored import alone_s, explored, is_command
 from policies.jct.problem import Option, Options
 from policies.model.cluster import MenuRequest, Observed
 from scheduler.core.commands import command_request
@@ -45,3 +45,13 @@ def test_only_commands_are_explored() -> None:
     spec = JobSpec(name="c", workdir="/", command=("true",), max_devices=4)
     assert is_command(command_request(spec))
     assert not is_command(MenuRequest((), 1, 1, 1))
+
+
+def test_a_curve_is_fitted_once_while_a_measurement_wavers() -> None:
+    assert explored(MENU, seen(n1=8.0, n2=4.01)) is explored(MENU, list(reversed(seen(n1=8.02, n2=4.0))))
+
+
+def test_a_step_on_one_device_is_read_from_the_curve_of_the_kind_where_it_ran_last() -> None:
+    assert alone_s(seen(n1=8.0, n2=4.0)) == pytest.approx(8.0, rel=0.1)
+    assert alone_s([*seen(n1=8.0), Observed("fast", 1, None, 2.0)]) == pytest.approx(2.0, rel=0.1)
+    assert alone_s([]) is None

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 from small_cluster import SmallCluster
 
+from policies.model.cluster import Observed
 from scheduler.core.entities import Attempt, AttemptKind, AttemptState, Job
 from scheduler.core.events import Order, Verb, Write
 from scheduler.core.preemptible import preemptible
 from scheduler.core.records import Drain, PriorityClass, Queue, Reservation, Team, User
 from scheduler.core.settings import US
-from scheduler.core.snapshot import take_snapshot
+from scheduler.core.snapshot import remaining_steps, take_snapshot, work_known
 from scheduler.core.state import Progress, State
 from scheduler.jobfile import parse_document
 from scheduler.protocol.spec import CheckpointSpec, JobSpec
@@ -117,6 +118,21 @@ def test_what_a_running_job_shows_is_told_and_forgotten_with_the_job(cluster):
     asyncio.run(cluster.cancel(id, "eva", "test"))
     cluster.advance(60)
     assert cluster.state.observed == {}
+
+
+def test_a_command_that_tells_how_far_it_is_and_how_fast_has_so_much_left():
+    spec = JobSpec(name="c", workdir="/w", command=("train",), max_devices=4, time_limit_s=7_200.0)
+    job = Job(id=1, spec=spec, user="eva", priority=50, submitted_us=0, total_steps=1_000)
+    state = State(epoch=1, jobs={1: job})
+    assert not work_known(state, job), "nobody knows what a step of it takes"
+    assert remaining_steps(state, job) == 7_200
+    state.progress[1] = Progress(step=400)
+    state.observed[1] = {("gpu", None): Observed("gpu", 1, None, 2.0)}
+    assert work_known(state, job)
+    assert remaining_steps(state, job) == pytest.approx(600 * 2.0, rel=0.05), "seconds on one device"
+    state.observed[1] = {("gpu", None): Observed("gpu", 1, None, 1e9)}
+    endless = replace(job, total_steps=2**53)
+    assert remaining_steps(state, endless) < 2**63, "a policy in another process can be told"
 
 
 def test_a_job_may_be_preempted_again_only_when_it_has_come_on(cluster):
