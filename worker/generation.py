@@ -140,7 +140,10 @@ class Generation:
         return self.job.batch_at(step) // self.plan.microbatch_size
 
     def relieve(self) -> None:
-        """Memory is short: weight versions that are not used next go to host memory, from now on."""
+        """Memory is short: weight versions that are not used next go to host memory, from now on. On a CPU that is what
+        is short."""
+        if self._device.type == "cpu":
+            return
         for stage in self._stages.values():
             if isinstance(stage, VersionedStage):
                 stage.resident = LEAST_VERSIONS

@@ -1,5 +1,7 @@
-"""CPU slots. Slot i is measured by core i, though jobs are not pinned to it; memory is the whole machine's."""
+"""CPU slots. Slot i is measured by the i-th core that this process may use, though jobs are not pinned to it; memory is
+the whole machine's."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,12 +24,14 @@ class CpuSlots:
 
     def __init__(
         self, slots: Sequence[DeviceInfo], stat: Path = Path("/proc/stat"),
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = time.monotonic, cores: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
+        """cores: that measure the slots, by number."""
+        self._numbers = tuple(cores) if cores is not None else usable_cores()
         self._slots = {slot.id: slot for slot in slots}
         self._stat, self._clock_s = stat, clock_s
         self._read_at_s: float | None = None
-        self._cores: list[Ticks] = []
+        self._cores: dict[int, Ticks] = {}
         self._memory: dict[str, float] = {}
         self._before: dict[str, Ticks] = {}
 
@@ -38,9 +42,10 @@ class CpuSlots:
         index = self._slots[id].index
         self._look()
         reading = Reading(values=dict(self._memory))
-        if index >= len(self._cores):
-            return _without_times(reading, f"slot {index} has no core: this machine has {len(self._cores)}")
-        before, now = self._before.get(id), self._cores[index]
+        now = self._cores.get(self._numbers[index]) if index < len(self._numbers) else None
+        if now is None:
+            return _without_times(reading, f"slot {index} has no core: {len(self._numbers)} may be used here")
+        before = self._before.get(id)
         self._before[id] = now
         if before is None or (total := now[0] - before[0]) <= 0:
             return _without_times(reading, FIRST)
@@ -63,12 +68,19 @@ def _without_times(reading: Reading, why: str) -> Reading:
     return reading
 
 
-def core_ticks(stat: str) -> list[Ticks]:
-    """Of each core, from /proc/stat: clock ticks in all, busy (stolen ones among them), and stolen by a hypervisor."""
-    cores = []
+def usable_cores() -> tuple[int, ...]:
+    """By number: those of the machine, or of a container that has some of them."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def core_ticks(stat: str) -> dict[int, Ticks]:
+    """Of each core by its number, from /proc/stat: clock ticks in all, busy (stolen ones among them), and stolen by a
+    hypervisor. Cores that are switched off are not there."""
+    cores = {}
     for line in stat.splitlines():
         if line.startswith("cpu") and line[3].isdigit():
-            user, nice, system, idle, iowait, irq, softirq, steal = map(int, line.split()[1:9])
+            name, *ticks = line.split()
+            user, nice, system, idle, iowait, irq, softirq, steal = map(int, ticks[:8])
             busy = user + nice + system + irq + softirq + steal
-            cores.append((busy + idle + iowait, busy, steal))
+            cores[int(name[3:])] = busy + idle + iowait, busy, steal
     return cores

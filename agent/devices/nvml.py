@@ -17,6 +17,13 @@ from scheduler.protocol.telemetry import Process
 
 FIND_S = 2.0
 _ABSENT = [meaning(code)[1] for code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)]
+_NO_MIG = [
+    meaning(code)[1]
+    for code in (
+        pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, pynvml.NVML_ERROR_NO_PERMISSION,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    )
+]  # fmt: skip
 Offer = tuple[DeviceInfo, Handle]
 
 
@@ -95,7 +102,9 @@ def _describe(index: int) -> tuple[Offer, ...]:
     offer = _offer(guard, device, index)
     if offer is None:
         return ()
-    mode, _ = guard.ask(pynvml.nvmlDeviceGetMigMode, device)
+    mode, why = guard.ask(pynvml.nvmlDeviceGetMigMode, device)
+    if why and why not in _NO_MIG and not guard.unwell:  # next time: as a whole it would be given away once more
+        return ()
     if not mode or mode[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
         return (offer,)
     return tuple(_mig_devices(guard, offer))

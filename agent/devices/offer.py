@@ -1,6 +1,5 @@
 """From the `--devices` option to the devices that a node offers, and who reads them."""
 
-import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.devices.cpu import CpuSlots
+from agent.devices.cpu import CpuSlots, usable_cores
 from agent.devices.nvml import Nvml, no_owner
 from agent.devices.provider import Found, Provider
 from agent.devices.scripted import Script, Scripted
@@ -39,7 +38,7 @@ def offer_devices(
     option: str | None, node: str, machine: str, memory: "KnownGpus", owner: Owner = no_owner,
     script: Script | None = None,
 ) -> Offer:  # fmt: skip
-    """The devices of one node. option None: the GPUs that NVML finds, else one CPU device a core.
+    """The devices of one node. option None: the GPUs that NVML finds, else one CPU device a core that it may use.
 
     GPUs that were here before stay offered, as unhealthy, while NVML cannot find any. Raises BadDevices. CPU and fake
     devices get ids that stay the same over restarts of the node.
@@ -50,7 +49,7 @@ def offer_devices(
             return offer
         if option is not None:
             raise BadDevices("NVML finds no GPU here; try --devices cpu:2 or --devices fake:8")
-        return _slots("cpu", os.cpu_count() or 1, "cpu", node, machine)
+        return _slots("cpu", len(usable_cores()), "cpu", node, machine)
     what, _, rest = (option or "").partition(":")
     count, _, kind = rest.partition(":")
     known = (what == "cpu" and not kind) or what == "fake"

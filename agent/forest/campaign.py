@@ -59,9 +59,10 @@ class Bench:
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.cores = tuple(cores)
-        slots = tuple(DeviceInfo(id=f"core-{core}", kind="cpu", index=core) for core in cores)
+        slots = tuple(DeviceInfo(id=f"core-{core}", kind="cpu", index=at) for at, core in enumerate(cores))
         self._ids = [slot.id for slot in slots]
-        self._sampler, self._members, self._features = Sampler(CpuSlots(slots), slots), Members(), Features()
+        self._sampler = Sampler(CpuSlots(slots, cores=cores), slots)
+        self._members, self._features = Members(), Features()
         self._next_s = time.monotonic()
 
     def sample(self, job: Pipeline, batch: int, disturbances: tuple[Disturbance, ...]) -> Moment:

@@ -26,6 +26,8 @@ class Contest:
     since_s: float = math.inf
     damping: Damping = field(default_factory=lambda: Damping(HELD_S, FREE_TURNS))
     newest: deque[Slowdown] = field(default_factory=lambda: deque(maxlen=SMOOTHED))
+    told: Slowdown | None = None
+    told_s: float = -math.inf
 
     def take(self, slowdown: Slowdown, now_s: float) -> Slowdown:
         """The middle of the last few, of one source."""
@@ -38,14 +40,19 @@ class Contest:
             if getattr(slowdown, name) is not None
         }
         self._judge(middle["ratio"], now_s)
-        return replace(slowdown, contested=self.contested, **middle)
+        self.told, self.told_s = replace(slowdown, contested=self.contested, **middle), now_s
+        return self.told
 
-    def lose(self, now_s: float) -> None:
-        """Nothing is known of it any more."""
+    def lose(self, now_s: float) -> Slowdown | None:
+        """Nothing is known of it now. What was known stands for HELD_S: a forest that trusts itself by turns, or a
+        reading that is late, is neither a neighbour's end nor a reason to wait for it anew."""
+        if now_s - self.told_s < HELD_S:
+            return self.told
         self.newest.clear()
-        self.since_s = math.inf
+        self.since_s, self.told = math.inf, None
         if self.contested:
             self._turn(now_s)
+        return None
 
     def _judge(self, ratio: float, now_s: float) -> None:
         turns = ratio <= ENDS if self.contested else ratio >= BEGINS

@@ -18,7 +18,7 @@ from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.file import BadModel
 from agent.forest.model import LEAST_CONFIDENCE, Hardware, Model
 from agent.forest.observed import Observed, Ratio
-from agent.forest.refit import ONLINE, Window, never
+from agent.forest.refit import ONLINE, ROW_S, Window, never
 from agent.forest.schema import NODE
 from agent.telemetry.members import Members
 from scheduler.protocol.messages import Report, Target
@@ -34,8 +34,9 @@ FREE_CHANGES = 5
 """Of model files within ten minutes: more than that is no work of a person."""
 OBSERVED_CONFIDENCE = 0.6
 STEP_TIMES = "observed step times"
-NOT_SLOWED = 1.05
-"""A job whose steps take no longer than this is not slowed by any of its devices."""
+NOT_SLOWED, CALM_ROW_S = 1.05, 60.0
+"""A job whose steps take no longer than this is not slowed by any of its devices. Of these a row is learned from now
+and then: they are most, and would leave no room for others."""
 NOTICEABLE_WAIT_PERCENT, NOTICEABLE_FOREIGN_PERCENT = 5.0, 10.0
 NO_GANG = (0, 0)
 
@@ -127,10 +128,11 @@ class Predictor:
             ratio = shown if device.id in alone or is_disturbed(values[device.id]) else None
             slowdown = self._forest(device, values[device.id], device.id in gangs) or _as_shown(device.id, ratio)
             found.append(replace(device, slowdown=self._contested(device.id, slowdown, now_s)))
-            if shown is not None and shown.middle <= NOT_SLOWED:
-                ratio = shown  # none of them is slow then, and that is to be learned as well
+            every_s = ROW_S
+            if ratio is None and shown is not None and shown.middle <= NOT_SLOWED:
+                ratio, every_s = shown, CALM_ROW_S  # none of them is slow then, and that is to be learned as well
             if ratio is not None and device.kind in self._hardware and not self._calibrating():
-                self._learn(device, values[device.id], ratio.middle, now_s)
+                self._learn(device, values[device.id], ratio.middle, now_s, every_s)
         self._forget(device.id for device in telemetry.devices)
         return replace(
             telemetry, devices=tuple(found), predictor=self._choice.about, fallback=self._choice.fallback
@@ -159,16 +161,14 @@ class Predictor:
             stage_ratio=of_stage[0], stage_low=of_stage[1],
         )  # fmt: skip
 
-    def _learn(self, device: DeviceSample, values: Values, ratio: float, now_s: float) -> None:
+    def _learn(self, device: DeviceSample, values: Values, ratio: float, now_s: float, every_s: float) -> None:
         of_stage = computed(ratio, values) if device.kind == "cpu" else ratio
         if of_stage is not None:
-            self.window.take(device.id, self._hardware[device.kind], values, of_stage, now_s)
+            self.window.take(device.id, self._hardware[device.kind], values, of_stage, now_s, every_s)
 
     def _contested(self, id: str, slowdown: Slowdown | None, now_s: float) -> Slowdown | None:
-        if slowdown is None:
-            self._contests[id].lose(now_s)
-            return None
-        return self._contests[id].take(slowdown, now_s)
+        contest = self._contests[id]
+        return contest.take(slowdown, now_s) if slowdown is not None else contest.lose(now_s)
 
     def _choose(self, telemetry: Telemetry, now_s: float) -> None:
         """Anew where the devices or the model file have changed; ever more seldom where they do so all the time."""

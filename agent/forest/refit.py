@@ -30,6 +30,7 @@ CANDIDATE = "candidate.npz"
 MOST_ROWS, LEAST_ROWS = 2000, 200
 ROW_S, CHUNK_S, PATIENCE_S = 5.0, 300.0, 3600.0
 NEWEST_SHARE, BETTER = 0.25, 0.9
+SLOWED, LEAST_SLOWED = 1.2, 10
 NICE = 19
 LIMIT_S = 600.0
 TREES = 60
@@ -58,10 +59,11 @@ class Window:
         return len(self._found)
 
     def take(
-        self, device: str, hardware: Hardware, values: Mapping[str, float | None], slowdown: float, now_s: float
-    ) -> None:
-        """At most one row a device and ROW_S. Rows of one stretch of time are alike, and are held out together."""
-        if now_s - self._taken_s.get(device, -ROW_S) < ROW_S:
+        self, device: str, hardware: Hardware, values: Mapping[str, float | None], slowdown: float, now_s: float,
+        every_s: float = ROW_S,
+    ) -> None:  # fmt: skip
+        """At most one row a device and every_s. Rows of one stretch of time are alike, and are held out together."""
+        if now_s - self._taken_s.get(device, -every_s) < every_s:
             return
         if hardware != self.hardware:
             if self.hardware and self.hardware.kind != hardware.kind and now_s - self._newest_s < PATIENCE_S:
@@ -140,7 +142,8 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def refitted(window: Rows, calibrated: Rows | None, present: Model | None, seed: int = 0) -> tuple[Refitted, Model]:
-    """The newest rows are only for judging. Without a present model, 1 for everything has to be beaten."""
+    """The newest rows are only for judging. Without a present model, 1 for everything has to be beaten. Rows of calm
+    times alone teach a forest to say that nobody ever slows anything, and that it is right."""
     from agent.forest.training import train
 
     older = round(len(window) * (1 - NEWEST_SHARE))
@@ -150,7 +153,8 @@ def refitted(window: Rows, calibrated: Rows | None, present: Model | None, seed:
         learned = rows.both(calibrated, learned)
     model = train(learned, seed, TREES)
     mape, before = _mape(model, newest), _mape(present, newest)
-    return Refitted(len(window), mape, before, mape < BETTER * before), model
+    is_told = all((part.slowdowns >= SLOWED).sum() >= LEAST_SLOWED for part in (learned, newest))
+    return Refitted(len(window), mape, before, is_told and mape < BETTER * before), model
 
 
 def _mape(model: Model | None, part: Rows) -> float:

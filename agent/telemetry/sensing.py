@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from agent.devices import KnownGpus
 from agent.telemetry.sampler import EVERY_S, Sampler
@@ -66,7 +67,9 @@ def _predicted(predictor: Predictor, telemetry: Telemetry, node: Node) -> Teleme
         if telemetry.number % 2 == 0:
             node.tell(device.slowdown for device in telemetry.devices if device.slowdown is not None)
     except Exception as error:
-        log.error("prediction failed", error=f"{type(error).__name__}: {error}")
+        why = f"{type(error).__name__}: {error}"
+        log.error("prediction failed", error=why)
+        telemetry = replace(telemetry, fallback=f"the prediction failed: {why}. Nothing is known of neighbours")
     return telemetry
 
 

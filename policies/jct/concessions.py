@@ -150,7 +150,7 @@ def _clearing(
 
 def _restart_cost(now: Pass, work: Work) -> float:
     assert work.current is not None
-    return work.current.restart_s * now.rate(work, work.current)
+    return (work.current.restart_s + work.job.stop_loses_s) * now.rate(work, work.current)
 
 
 def _wait_s(now: Pass, work: Work, option: Option) -> float:

@@ -102,6 +102,7 @@ class Demands:
             asked=job.preferred, avoid=avoid, level=job.priority, min_devices=max(1, shield),
             expects=0 if known else job.menu.min_devices - 1, holders=self.holders(job), shield=shield,
             queue=job.queue, past_gpu_s=job.past_gpu_s, slowdown=self._slowdown(held),
+            stop_loses_s=job.lost_s, change_loses_s=0.0 if job.live else job.lost_s,
         )  # fmt: skip
 
     def _sizes_without(self, avoid: tuple[str, ...]) -> Sizes:

@@ -86,7 +86,8 @@ class JobDemand:
     holders: names under which caps count it. shield: while it runs it keeps at least so many devices; 0 where all may
     be taken from it. queue: where it waits.
     past_gpu_s: device-seconds that finished jobs like it took, ascending; for jobs of unknown work. slowdown: how many
-    times as long its steps take where it runs, because of whoever else is there.
+    times as long its steps take where it runs, because of whoever else is there. stop_loses_s, change_loses_s: work
+    that is lost besides, if it is stopped and if its shape is changed.
     """
 
     id: str
@@ -111,6 +112,8 @@ class JobDemand:
     queue: str = ""
     past_gpu_s: tuple[float, ...] = ()
     slowdown: float = 1.0
+    stop_loses_s: float = 0.0
+    change_loses_s: float = 0.0
 
     @property
     def waits(self) -> bool:

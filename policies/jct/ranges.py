@@ -67,7 +67,9 @@ class _Pass:
     def run(self) -> None:
         """First those that give devices up, then those that want some."""
         for job in self.wrong:
-            self._change(job, [option for option in self._options(job) if option.devices < len(job.devices)])
+            smaller = [option for option in self._options(job) if option.devices < len(job.devices)]
+            if (found := self._find(job, smaller)) is not None:
+                self._commit(job, *found)
         for job in self.wrong:
             if self.jobs[job.id].out_of_range:
                 self._grow(job)
@@ -79,10 +81,12 @@ class _Pass:
             self._goes_on(job, nothing_fits(job.menu, self.ledger.kinds_of(job)))
         elif not larger:
             self._goes_on(job, "none of its plans fits where it may run at present.")
+        elif (found := self._find(job, larger)) is None:
+            self._goes_on(job, self._lacks(job, larger))
         elif (first := self._ahead_of(job)) is not None:
             self._goes_on(job, f"job {first.id} comes first, and waits for devices too.")
-        elif not self._change(job, larger):
-            self._goes_on(job, self._lacks(job, larger))
+        else:
+            self._commit(job, *found)
 
     def after(self) -> ClusterSnapshot:
         return replace(self.snapshot, jobs=tuple(self.jobs.values()), devices=tuple(self.devices.values()))
@@ -93,18 +97,16 @@ class _Pass:
         found = [option for option in offered(job, self.ledger) if option.devices in allowed]
         return sorted(found, key=lambda option: (abs(option.devices - now), option.step_time_s))
 
-    def _change(self, job: JobView, options: Iterable[Option]) -> bool:
+    def _find(self, job: JobView, options: Iterable[Option]) -> tuple[Option, Placement] | None:
+        """The first that fits now, and where. A job that has no device which is offered is left alone, as ever."""
         demand = self.demands.demand(job)
         self.rooms.give(demand.placement, demand)
-        for option in options if demand.placement else ():  # who has none that is offered is left alone, as ever
-            if placement := self._find(option, demand):
-                self.rooms.take(placement, demand)
-                self._commit(job, option, placement)
-                return True
+        places = ((option, self._place(option, demand)) for option in options if demand.placement)
+        found = next((place for place in places if place[1]), None)
         self.rooms.take(demand.placement, demand)
-        return False
+        return found
 
-    def _find(self, option: Option, demand: JobDemand) -> Placement:
+    def _place(self, option: Option, demand: JobDemand) -> Placement:
         """On its own devices, whatever caps say; else on its own nodes, else beside what it has, else anywhere."""
         own = [node for node in self.rooms.nodes if node.id in demand.placement]
         if placement := _only(own, demand.placement).find(option, demand):
@@ -131,6 +133,9 @@ class _Pass:
 
     def _commit(self, job: JobView, option: Option, placement: Placement) -> None:
         assert isinstance(option.plan, ParallelPlan)
+        demand = self.demands.demand(job)
+        self.rooms.give(demand.placement, demand)
+        self.rooms.take(placement, demand)
         chosen = [device for room, count in placement.items() for device in self._pick(job, room, count)]
         ids = tuple(device.id for device in near(chosen, option.plan, next(iter(job.menu.profiles), None)))
         self.resizes.append(Resize(job.id, ids, option.plan, option.step_time_s))

@@ -62,6 +62,7 @@ class Rigid(Preempting):
                 return STARVED, -late_s
             settling = settles_s(work.job, work.current, self._settled_restarts) > 0.0
             left_s = min(RUNS_ON * work.left_s, _takes_s(work))  # never behind where it would be if it waited
+            left_s = max(0.0, left_s - work.job.stop_loses_s)
             return SETTLING if settling else OTHERS, left_s / work.job.weight, FIRST_OF_EQUALS
         if self._starves(work):
             return STARVED, -overdue_s(self._bound, work)

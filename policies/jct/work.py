@@ -25,7 +25,7 @@ class Work:
 
     def takes_s(self, option: Option) -> float:
         """Seconds to the end after a change to this option."""
-        return option.restart_s + self.steps * option.step_time_s
+        return option.restart_s + self.job.change_loses_s + self.steps * option.step_time_s
 
     @property
     def left_s(self) -> float:

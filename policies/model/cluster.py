@@ -84,6 +84,7 @@ class JobView:
     shown. live: it can change its shape while it trains.
     past_gpu_s: of a job of unknown work, what finished jobs like it took, ascending; empty where there are too few.
     out_of_range: it runs on a number of devices that its owner does not allow any more, and could change now.
+    lost_s: seconds of training that it would lose if it were stopped now, since it writes no checkpoints.
     """
 
     id: int
@@ -115,6 +116,7 @@ class JobView:
     live: bool = False
     past_gpu_s: tuple[float, ...] = ()
     out_of_range: bool = False
+    lost_s: float = 0.0
 
     @property
     def pending(self) -> bool:

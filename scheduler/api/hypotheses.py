@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 from msgspec.structs import replace
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from policies import registry
 from scheduler.api.access import Caller, CallerDep
@@ -25,7 +25,7 @@ from scheduler.forecast.whatif import more_nodes
 from scheduler.jobfile import parse_document
 from scheduler.jobfile.fields import Name, PriorityOrClass
 from scheduler.jobfile.key import spec_key
-from scheduler.jobfile.model import Gpus, whole_is_range
+from scheduler.jobfile.model import NewSize
 from scheduler.protocol.spec import JobSpec
 from scheduler.store.tokens import Role
 
@@ -39,7 +39,7 @@ class NewValues(Body):
 
     job: Annotated[int, Field(ge=1, le=MAX_ID)]
     priority: PriorityOrClass | None = None
-    gpus: Annotated[Gpus | None, BeforeValidator(whole_is_range)] = None
+    gpus: NewSize = None
 
 
 class NewNodes(Body):

@@ -48,11 +48,11 @@ def _running(state: State) -> list[int]:
 
 
 def _of(state: State, job: int) -> dict[str, float | None]:
-    progress, batch = state.progress.get(job), state.jobs[job].global_batch
+    progress = state.progress.get(job)
     values: dict[str, float | None] = {"jctd_job_device_busy_percent": _busy(state, job)}
     if progress is None:
         return values
-    evaluated = progress.last_evaluation
+    evaluated, batch = progress.last_evaluation, progress.batch or state.jobs[job].global_batch
     return values | {
         "jctd_job_step": progress.step,
         "jctd_job_step_seconds": progress.step_time_s,

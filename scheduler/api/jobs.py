@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import Response
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from scheduler.api.access import Caller, CallerDep
 from scheduler.api.acts import CanBeTried, IfMatch, etag
@@ -24,7 +24,7 @@ from scheduler.core.story import Story
 from scheduler.jobfile import parse_document
 from scheduler.jobfile.fields import Name, PriorityOrClass, Text, is_control
 from scheduler.jobfile.key import spec_key
-from scheduler.jobfile.model import MAX_SECRETS, Gpus, whole_is_range
+from scheduler.jobfile.model import MAX_SECRETS, NewSize
 from scheduler.jobfile.ordering import Moment as Begin
 from scheduler.jobfile.ordering import TimeLimit
 from scheduler.protocol.spec import JobSpec
@@ -52,7 +52,7 @@ class Change(Body):
     queue: Name | None = None
     time_limit: TimeLimit | None = None
     begin: Begin | None = None
-    gpus: Annotated[Gpus | None, BeforeValidator(whole_is_range)] = None
+    gpus: NewSize = None
     note: Annotated[Text, Field(max_length=2_000)] | None = None
 
 

@@ -6,8 +6,8 @@
    while training goes on, and the pilot switches at a step boundary, or drops the change.
 3. The word of the new generation's pilot makes it ACTIVE. Who has no place in it leaves by itself, and its device goes
    on to whom it was promised.
-4. A change that is dropped is done once more through a checkpoint and a new attempt, unless only a newcomer had died
-   and nobody waits for a device: then the job goes on as it was.
+4. A change that is dropped is done once more through a checkpoint and a new attempt. Where nobody waits for a device,
+   and only a newcomer had died or the job writes no checkpoints, it goes on as it was.
 """
 
 from dataclasses import replace
@@ -150,7 +150,8 @@ def drop(turn: Turn, attempt: Attempt, proposed: Generation, why: str, *, goes_o
     change = state.changing.pop(job.id, None)
     state.stops_to_change[job.id] = attempt.number
     turn.replan()
-    if attempt.state is not AttemptState.RUNNING or (goes_on and not _waited_for(state, attempt)):
+    keeps_work = job.spec.checkpoint is not None
+    if attempt.state is not AttemptState.RUNNING or ((goes_on or not keeps_work) and not _waited_for(state, attempt)):
         return
     if change is not None:
         state.resizing[job.id] = (change.start, change.nonce)

@@ -61,6 +61,8 @@ def observe(state: State, job: Job, report: Report) -> None:
     member = state.members.get((report.job, report.attempt, report.member))
     if plan is None or member is None or not report.step_time_s:
         return
+    if report.batch is not None and report.batch != plan.global_batch:  # it ramps up: no step of the plan's own
+        return
     seen = state.observed.setdefault(job.id, {})
     kind = state.devices[member.device].kind
     old = seen.pop((kind, plan), None)

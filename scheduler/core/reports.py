@@ -92,7 +92,7 @@ def _take_progress(turn: Turn, job: Job, report: Report) -> None:
     if report.step is not None and report.step != progress.step:
         progress.step = report.step
         state.step_at_us[job.id] = turn.now
-    for name in ("loss", "step_time_s", "bubble_share", "saved", "first_evaluation", "last_evaluation"):
+    for name in ("loss", "step_time_s", "batch", "bubble_share", "saved", "first_evaluation", "last_evaluation"):
         if (value := getattr(report, name)) is not None:
             setattr(progress, name, value)
     observe(state, job, report)

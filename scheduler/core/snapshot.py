@@ -9,6 +9,7 @@ from scheduler.core.commands import command_request, command_seconds
 from scheduler.core.contention import slowdown_of
 from scheduler.core.entities import (
     Attempt,
+    AttemptKind,
     AttemptState,
     Generation,
     Job,
@@ -193,7 +194,15 @@ def _job_view(
         user=job.user, queue=job.spec.queue, guaranteed=guaranteed(state, job), preemptions=job.preemptions,
         max_preemptions=job.spec.max_preemptions, observed=tuple(state.observed.get(job.id, {}).values()),
         live=attempt is not None and changes_live(state, attempt), out_of_range=out_of_range(state, job),
+        lost_s=_lost_s(job, attempt, now),
     )
+
+
+def _lost_s(job: Job, attempt: Attempt | None, now: int) -> float:
+    """What a stop would cost a training that writes no checkpoints. What a command keeps is its own affair."""
+    if attempt is None or attempt.kind is not AttemptKind.TRAIN or attempt.running_us is None:
+        return 0.0
+    return (now - attempt.running_us) / 1e6 if job.spec.checkpoint is None else 0.0
 
 
 def _within_caps(looker: Looker, job: Job, request: MenuRequest) -> MenuRequest:

@@ -58,6 +58,7 @@ class Progress:
     step: int | None = None
     loss: float | None = None
     step_time_s: float | None = None
+    batch: int | None = None
     bubble_share: float | None = None
     saved: int | None = None
     first_evaluation: Evaluation | None = None

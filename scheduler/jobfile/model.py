@@ -102,6 +102,16 @@ class Gpus(Part):
         return self
 
 
+def _without_kinds(gpus: Gpus | None) -> Gpus | None:
+    if gpus is not None and gpus.type:
+        raise ValueError("the kinds of a job's GPUs cannot be changed")
+    return gpus
+
+
+NewSize = Annotated[Gpus | None, AfterValidator(_without_kinds), BeforeValidator(whole_is_range)]
+"""Another number of devices for a job that is there."""
+
+
 class Parallel(Part):
     """The shape inside the job; what is `auto` the scheduler chooses. data: replicas of the whole pipeline.
 

@@ -71,6 +71,7 @@ def test_whoever_owns_a_job_changes_its_size_while_it_trains(cluster: Cluster) -
         "paced:job", gpus=4, preemptible=False, min_runtime="10h", arguments={"steps": STEPS, "pace_s": 0.02}
     )
     cluster.until_step(job, 3)
+    cluster.client.call("PATCH", f"jobs/{job}", body={"gpus": {"min": 1, "max": 3}})  # and at once another wish
     for gpus, count in ((2, 2), (3, 3), ({"min": 1, "max": 2}, 2), ({"min": 1, "max": 4}, None)):
         cluster.client.call("PATCH", f"jobs/{job}", body={"gpus": gpus})
         told = cluster.until(job, lambda seen, n=count: n in (None, shape(seen)[0]), f"{gpus} GPUs")

@@ -63,6 +63,25 @@ def test_bub13_all_of_it_is_exported_by_the_jobs_number_alone(cluster: SmallClus
     assert b"secret" not in cluster.metrics()
 
 
+def test_while_a_batch_ramps_up_samples_a_second_are_those_of_its_steps(cluster: SmallCluster) -> None:
+    job = running(cluster)
+    tells(cluster, job, step=9, step_time_s=0.5, global_batch=64, batch=8)
+    assert told(cluster)[f'jctd_job_samples_per_second{{job="{job}"}}'] == 16
+
+
+def test_a_step_of_a_smaller_batch_says_nothing_of_how_long_its_plan_takes(cluster: SmallCluster) -> None:
+    """Other sizes are compared by whole batches."""
+    job = running(cluster)
+    cluster.state.observed.pop(job, None)
+    generation = cluster.state.generation_of(job, _attempt(cluster, job))
+    assert generation is not None
+    assert generation.plan is not None
+    whole = generation.plan.global_batch
+    for step, batch, seen in ((9, whole + 1, []), (10, whole, [3.0]), (11, whole - 1, [3.0])):
+        tells(cluster, job, step=step, step_time_s=3.0 if batch == whole else 0.5, batch=batch)
+        assert [one.step_time_s for one in cluster.state.observed.get(job, {}).values()] == seen
+
+
 def test_what_an_agent_says_cannot_end_a_scrape(cluster: SmallCluster) -> None:
     job = running(cluster)
     (lease,) = cluster.state.leases_of(job, _attempt(cluster, job))

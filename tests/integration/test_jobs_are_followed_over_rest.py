@@ -82,6 +82,9 @@ def test_hold_release_priority_and_cancel(admin):
         {"priority": 1.5},
         {"priority": True},
         {"priority": "5"},
+        {"gpus": 0},
+        {"gpus": {"min": 2, "max": 1}},
+        {"gpus": {"min": 1, "type": "A100"}},
     ):
         problem(admin("PATCH", f"/v1/jobs/{id}", json=change), 422, "bad-spec")
     gone = admin("POST", f"/v1/jobs/{id}/cancel", json={"reason": "no longer needed"}).json()

@@ -73,6 +73,17 @@ def test_it_is_judged_by_rows_that_it_has_not_seen():
     assert found.mape > 20
 
 
+def test_from_calm_times_alone_no_forest_is_made():
+    """It would say of everything what is true of nearly everything, and be heard before step times are."""
+    calm, source = Window(), rows(240, seed=7)
+    for at in range(240):
+        values = dict(zip(NODE.names, map(float, source.features[at]), strict=True))
+        calm.take("d", CPU, values, 1.02 + 0.001 * (at % 2), at * ROW_S)
+    found, _ = refitted(calm.rows(), None, None)
+    assert found.mape < found.present / 2
+    assert not found.taken
+
+
 def test_a_present_forest_that_is_right_stays():
     found, _ = refitted(window().rows(), None, model(CPU, trees=60))
     assert not found.taken

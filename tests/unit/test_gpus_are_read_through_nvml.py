@@ -109,6 +109,23 @@ def test_a_gpu_whose_first_look_failed_tells_all_once_it_is_well(nvml, provider,
     assert provider.read("GPU-a").values["xid"] == 79
 
 
+@pytest.mark.parametrize("code", sorted(VALUE_ERRORS - {3, 4, 13, 25}))
+def test_a_gpu_in_mig_mode_is_never_offered_as_a_whole(nvml, provider, code):
+    mig = "mig GPU-a MIG-1"
+    nvml.say(mig)
+    provider.find()
+    nvml.say(mig, f"error nvmlDeviceGetMigMode GPU-a {code}")
+    assert [info.id for info in provider.find().devices] == ["GPU-b"]
+    nvml.say(mig)
+    assert [info.id for info in provider.find().devices] == ["MIG-1", "GPU-b"]
+
+
+@pytest.mark.parametrize("code", [3, 4, 13, 25])
+def test_a_gpu_that_knows_no_mig_mode_is_offered_as_a_whole(nvml, provider, code):
+    nvml.say(f"error nvmlDeviceGetMigMode GPU-a {code}")
+    assert [info.id for info in provider.find().devices] == ["GPU-a", "GPU-b"]
+
+
 def test_a_mig_device_whose_instance_is_unknown_shows_no_other_ones_counters(nvml, provider):
     nvml.say("mig GPU-a MIG-1", f"error nvmlDeviceGetGpuInstanceId MIG-1 {pynvml.NVML_ERROR_UNKNOWN}")
     provider.find()

@@ -21,6 +21,7 @@ from worker.adapt.pricing import held_bytes
 from worker.adapt.situation import Ground, Situation
 from worker.adapt.spill import furthest
 from worker.adapt.statistics import Memory
+from worker.generation import Generation
 from worker.layer import build_layers
 from worker.versions import LEAST_VERSIONS, VersionedStage
 
@@ -144,6 +145,15 @@ def test_versions_that_wait_in_host_memory_come_back_bit_for_bit() -> None:
     assert short.peak == plain.peak
     assert short.peak_resident <= LEAST_VERSIONS + 1
     assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
+
+
+@pytest.mark.parametrize(("device", "resident"), [("cuda", LEAST_VERSIONS), ("cpu", None)])
+def test_versions_go_to_host_memory_only_where_they_are_not_there_already(device: str, resident: int | None) -> None:
+    """To copy them from and to the same memory takes time, and more of it."""
+    generation, made = object.__new__(Generation), stage()
+    generation._device, generation._stages = torch.device(device), {0: made}
+    generation.relieve()
+    assert made.resident == resident
 
 
 def test_what_is_used_last_is_put_away_first() -> None:

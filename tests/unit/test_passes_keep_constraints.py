@@ -187,6 +187,33 @@ def test_a_policy_asks_to_be_asked_again_when_a_job_that_it_left_alone_may_be_ch
     assert decide(policy, snapshot(settled, devices, HOUR_US)).again_in_s is None
 
 
+def test_a_training_without_checkpoints_is_not_stopped_for_what_is_worth_less_than_its_work() -> None:
+    """Paused it would begin anew; what changes its shape while it trains loses nothing."""
+    view, devices = running(job(1, 1, 4, steps=10**7), ("n0d0", "n0d1", "n0d2", "n0d3"), nodes(1))
+    waiting = job(2, 2, 2)
+
+    def decided(**more: object) -> Decisions:
+        return decide("jct", snapshot([replace(view, **more), waiting], devices, HOUR_US))
+
+    assert decided().preempts
+    assert not decided(lost_s=1e8).starts
+    live = decided(lost_s=1e8, live=True)
+    assert [len(resize.devices) for resize in live.resizes] == [2]
+    assert started(live)[2]
+    grown = snapshot([replace(view, devices=("n0d0",), plan=_alone(view))], _held_by(1, ("n0d0",)), HOUR_US)
+    assert decide("jct", grown).resizes
+    at_a_loss = replace(grown, jobs=(replace(grown.jobs[0], lost_s=1e8),))
+    assert not decide("jct", at_a_loss).resizes
+
+
+def _alone(view: JobView) -> ParallelPlan:
+    return build_menu(view.menu, (DeviceKind("cpu"),)).of("cpu")[1].plan
+
+
+def _held_by(id: int, held: tuple[str, ...]) -> tuple[DeviceView, ...]:
+    return tuple(replace(device, holder=id) if device.id in held else device for device in nodes(1))
+
+
 def test_heavy_boundaries_do_not_cross_nodes() -> None:
     sizes = (9_000, 9_000, 10, 9_000, 0)
     layers = tuple(LayerProfile(str(n), 1.0, 1.0, 1.0, size, 0, 0) for n, size in enumerate(sizes))

@@ -16,7 +16,7 @@ from policies.model.device import FREE, DeviceKind, Link
 from policies.model.families import FAMILIES, Rates, family
 from policies.model.profile import LayerProfile, ModelProfile
 from policies.partition.cuts import Cutter
-from policies.planner import best_plans
+from policies.planner import best_plans, divisible_counts
 from policies.pricing import make_plan, price, split
 from policies.report import pipeline_of
 from policies.shapes import Search
@@ -196,3 +196,11 @@ def test_condensed_planning_loses_little() -> None:
     assert first is not None
     best = fine.period(fine.exact(first))
     assert coarse.period(coarse.candidates(8, 64)[0]) <= 1.05 * best
+
+
+def test_sizes_that_divide_at_all_are_known_without_a_plan() -> None:
+    asked = MenuRequest((even(8),), 16, 1, 12)
+    assert divisible_counts(asked) == tuple(range(1, 9))
+    assert divisible_counts(replace(asked, replicas=2)) == tuple(range(2, 13, 2))
+    assert divisible_counts(replace(asked, stages=(3,))) == (3,)
+    assert divisible_counts(replace(asked, allowed_devices=(9, 12))) == ()

@@ -38,6 +38,12 @@ def test_a_running_job_stops_for_one_that_is_much_shorter_than_what_is_left_of_i
     assert decided(running("old", left_s, 8), little, free=0) == {}
 
 
+def test_a_training_without_checkpoints_is_stopped_only_where_its_work_counts_less() -> None:
+    much = JobDemand("new", 0.0, menu(8), 5_000.0)
+    assert decided(running("old", 10_000.0, 8, stop_loses_s=100.0), much, free=0) == {"old": 0, "new": 8}
+    assert decided(running("old", 10_000.0, 8, stop_loses_s=5_000.0), much, free=0) == {}
+
+
 def test_a_job_that_has_not_settled_is_left_alone() -> None:
     new = JobDemand("new", 0.0, menu(8), 10.0)
     assert decided(running("old", 10_000.0, 8, since_s=60.0), new, free=0) == {}

@@ -8,6 +8,7 @@ import pynvml
 import pytest
 from standin import Standin
 
+from agent.devices import KnownGpus, offer_devices
 from agent.devices.cpu import CpuSlots
 from agent.devices.nvml import Nvml
 from agent.devices.provider import Found, Reading
@@ -248,7 +249,7 @@ def test_cpu_slots_tell_each_cores_load_and_stolen_time(tmp_path, clock):
 
     slots = tuple(DeviceInfo(id=f"cpu-{index}", kind="cpu", index=index) for index in range(3))
     ticks("0 0 0 0 0 0 0 0", "0 0 0 0 0 0 0 0")
-    sampler = Sampler(CpuSlots(slots, stat, clock), slots, clock_s=clock)
+    sampler = Sampler(CpuSlots(slots, stat, clock, cores=(0, 1)), slots, clock_s=clock)
     first = sampler.tick().devices
     assert first[0].values["busy_percent"] is None
     assert "nothing yet to compare" in first[0].missing["busy_percent"]
@@ -259,6 +260,23 @@ def test_cpu_slots_tell_each_cores_load_and_stolen_time(tmp_path, clock):
     assert (idle.values["busy_percent"], idle.values["steal_percent"]) == (0.0, 0.0)
     assert "no core" in none.missing["busy_percent"]
     assert none.values["memory_total_bytes"] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_in_a_container_with_some_cores_a_slot_is_measured_by_one_of_them(nvml: Standin, tmp_path, clock, monkeypatch):
+    """Core 1 is switched off, and belongs to nobody."""
+    nvml.say(f"error nvmlInit * {pynvml.NVML_ERROR_DRIVER_NOT_LOADED}")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {2, 3})
+    offer = offer_devices(None, "n", "m", KnownGpus(None))
+    assert len(offer.devices) == 2
+    stat = tmp_path / "stat"
+    slots = CpuSlots(offer.devices, stat, clock)
+    for ticks in (0, 50):
+        stat.write_text(f"cpu 0\ncpu0 99{ticks} 0 0 0 0 0 0 0\n" + "".join(
+            f"cpu{core} {ticks * (core - 2)} 0 0 {ticks} 0 0 0 0 0 0\n" for core in (2, 3)
+        ))  # fmt: skip
+        clock.now_s += 1
+        found = [slots.read(device.id).values.get("busy_percent") for device in offer.devices]
+    assert found == [0.0, 50.0]
 
 
 def test_a_thread_that_hangs_keeps_no_process_from_ending(nvml: Standin):
