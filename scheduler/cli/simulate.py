@@ -1,5 +1,6 @@
 """`jct simulate`: a workload under one or more policies, by the daemon's own core under a virtual clock. Offline."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,6 +54,9 @@ def simulate(
         raise typer.BadParameter(f"cannot read {error.filename}: {error.strerror}") from error
     except (BadWorkload, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
+    for path in (decisions, svg):
+        if path is not None and not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise typer.BadParameter(f"cannot write {path}: {path.parent} is no folder that may be written")
     summaries: dict[str, dict[str, Any]] = {}
     runs: dict[str, Run] = {}
     for name, chosen_policy in chosen:

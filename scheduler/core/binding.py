@@ -43,7 +43,6 @@ class Binder:
     _taken: set[str] = field(init=False)
     _unsaved: list[tuple[int, int, list[Device]]] = field(init=False)
     _first: tuple[int, int, int] | None = field(init=False)
-    _closed: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _rooms: dict[tuple[Kinds, tuple[str, ...]], _Room] = field(default_factory=dict)
     _shielded: dict[tuple[Kinds, int], tuple[tuple[int, ...], int]] = field(default_factory=dict)
 
@@ -91,10 +90,7 @@ class Binder:
         return replace(wait, code="Topology", text=text)
 
     def _room(self, job: Job) -> _Room:
-        team = job.spec.team
-        if team not in self._closed:
-            self._closed[team] = tuple(closed_nodes(self.state, job, self.now))
-        key = (job.spec.device_kinds, self._closed[team])
+        key = (job.spec.device_kinds, closed_nodes(self.state, job, self.now))
         if key not in self._rooms:
             self._rooms[key] = self._look(*key)
         return self._rooms[key]

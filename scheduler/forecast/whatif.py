@@ -18,6 +18,9 @@ from scheduler.forecast import fork as forks
 from scheduler.forecast.ahead import Fate
 from scheduler.protocol.messages import DeviceInfo, Hello
 
+SETTINGS = CoreSettings(new_nodes=1 << 30)
+"""As many nodes as are imagined."""
+
 LEAST_MOVE_S = 1.0
 """What moves by less has not moved."""
 
@@ -68,7 +71,7 @@ def imagine(data: bytes, events: Iterable[CoreEvent]) -> bytes:
     """The fork after these events. Raises JctError where the core refuses one."""
     fork = forks.decode(data)
     for event in events:
-        out = step(fork.state, event, fork.now_us, CoreSettings())
+        out = step(fork.state, event, fork.now_us, SETTINGS)
         for reply in out.replies:
             if reply.error is not None:
                 raise reply.error

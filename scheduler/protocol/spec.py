@@ -38,7 +38,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True):
     entrypoint: `package.module:function` returning a PipelineJob; or command: an argument list. workdir: absolute.
     total_steps, global_batch and microbatch_size are None where the user's code decides. env and arguments are kept
     literally. batch_rampup: (until step, batch) pairs; empty where the user's code decides. env_from: names of secrets.
-    preferred_devices: the count for policies that do not choose one themselves; None for the most allowed.
+    preferred_devices: the count for policies that do not choose one themselves; None for the least allowed.
     priority_class: the name that priority came from. time_limit_s: with devices, over all attempts. begin_us: not
     before this moment. after: jobs to wait for, each with `ok` (must complete) or `any` (must end). array: indices of
     its tasks, in a submission only. max_parallel: tasks of the array that may run at once. progress_timeout_s: a

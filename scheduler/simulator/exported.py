@@ -33,6 +33,16 @@ def is_export(path: Path) -> bool:
 def read_export(path: Path, kinds: Mapping[str, int]) -> Workload:
     """kinds: devices of each kind in the cluster to simulate; where it and the export have one each, they are taken to
     be the same. Raises BadWorkload."""
+    try:
+        return _read(path, kinds)
+    except BadWorkload:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise BadWorkload(f"{path}: this is no export of `jct history`, or one that was changed ({why})") from error
+
+
+def _read(path: Path, kinds: Mapping[str, int]) -> Workload:
     rows = []
     left_out: Counter[str] = Counter()
     for row in _rows(path):

@@ -1,15 +1,20 @@
 """Workloads to simulate: lists of jobs as others publish them."""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from policies.ir.plan import ParallelPlan, StagePlan
+from policies.jct.problem import NodeRoom, Option
+from policies.jct.rooms import Rooms
 from policies.model.cluster import MeasuredMenu, MeasuredRow
 
 RUBICK = {"name", "submission_time", "application", "num_gpus", "steps"}
 PHILLY = {"submit_s", "num_gpus", "duration_s"}
+MOST_S, MOST_STEPS = 1e10, 1e12
+"""Seconds may count from 1970."""
 
 
 class BadWorkload(ValueError):
@@ -69,15 +74,11 @@ def on_nodes(workload: Workload, nodes: Sequence[Nodes]) -> Workload:
 
 def _fitting(menu: MeasuredMenu, nodes: Sequence[Nodes]) -> MeasuredMenu:
     """Without rows for which the cluster has no place, however empty it is."""
-    sizes: dict[str, list[int]] = {}
-    for group in sorted(nodes, key=lambda group: -group.devices):
-        sizes.setdefault(group.kind, []).extend([group.devices] * group.count)
+    groups = [group for group in nodes for _ in range(group.count)]
+    empty = Rooms(NodeRoom(str(n), group.kind, group.devices, group.devices) for n, group in enumerate(groups))
 
     def fits(row: MeasuredRow) -> bool:
-        there, wanted = sizes.get(row.kind, []), sorted(row.per_node, reverse=True)
-        if not wanted:
-            return row.devices <= sum(there)
-        return len(wanted) <= len(there) and all(a <= b for a, b in zip(wanted, there, strict=False))
+        return bool(empty.find(Option(row.kind, row.devices, row.step_time_s, row.restart_s, row.plan, row.per_node)))
 
     return MeasuredMenu(tuple(filter(fits, menu.rows)))
 
@@ -91,13 +92,13 @@ def _read(
         raise BadWorkload(f"{path}: no jobs")
     columns = set(rows[0])
     if columns >= RUBICK:
-        jobs = tuple(sorted(map(_rubick_job, rows), key=lambda job: job.submit_s))
+        jobs = _jobs(path, rows, _rubick_job)
         if profiles is None:
             raise BadWorkload(f"{path}: jobs name applications; give the folder of their placements with --profiles")
         menus = {name: read_menu(profiles, name, kinds, restart_s) for name in {job.application for job in jobs}}
         return Workload(jobs, menus)
     if columns >= PHILLY:
-        jobs = tuple(sorted(map(_philly_job, rows, range(len(rows))), key=lambda job: job.submit_s))
+        jobs = _jobs(path, rows, _philly_job)
         sizes = {job.asked for job in jobs}
         menus = {f"rigid-{size}": rigid(size, nodes, restart_s) for size in sorted(sizes)}
         return Workload(jobs, menus)
@@ -107,18 +108,52 @@ def _read(
     )
 
 
-def _rubick_job(row: dict[str, str]) -> SimulatedJob:
+def _jobs(
+    path: Path, rows: Sequence[dict[str, str]], job_of: Callable[[dict[str, str], int], SimulatedJob]
+) -> tuple[SimulatedJob, ...]:
+    """By time of submission. Raises BadWorkload."""
+    found: dict[str, SimulatedJob] = {}
+    for number, row in enumerate(rows):
+        try:
+            job = job_of(row, number)
+        except BadWorkload as error:
+            raise BadWorkload(f"{path}, job {number + 1}: {error}") from error
+        if job.name in found:
+            raise BadWorkload(f"{path}, job {number + 1}: another job is named {job.name!r} too; names are for one")
+        found[job.name] = job
+    return tuple(sorted(found.values(), key=lambda job: job.submit_s))
+
+
+def _rubick_job(row: dict[str, str], number: int) -> SimulatedJob:
     return SimulatedJob(
-        row["name"], float(row["submission_time"]), row["application"], float(row["steps"]), int(row["num_gpus"])
-    )
+        row["name"], _number(row, "submission_time"), row["application"], _number(row, "steps", MOST_STEPS),
+        _count(row),
+    )  # fmt: skip
 
 
 def _philly_job(row: dict[str, str], number: int) -> SimulatedJob:
-    size = int(row["num_gpus"])
+    size = _count(row)
     return SimulatedJob(
-        f"job-{number}", float(row["submit_s"]), f"rigid-{size}", float(row["duration_s"]), size,
+        f"job-{number}", _number(row, "submit_s"), f"rigid-{size}", _number(row, "duration_s"), size,
         row.get("vc") or "default",
     )  # fmt: skip
+
+
+def _number(row: Mapping[str, str | None], column: str, most: float = MOST_S) -> float:
+    try:
+        value = float(row[column] or "")
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= most:
+        raise BadWorkload(f"{column} is {row[column]!r}; it must be a number from 0 to {most:g}")
+    return value
+
+
+def _count(row: Mapping[str, str | None]) -> int:
+    text = row["num_gpus"] or ""
+    if not (text.isdecimal() and int(text)):
+        raise BadWorkload(f"num_gpus is {row['num_gpus']!r}; it must be a whole number from 1 on")
+    return int(text)
 
 
 def rigid(size: int, nodes: Sequence[Nodes], restart_s: float) -> MeasuredMenu:

@@ -3,6 +3,10 @@
 import pytest
 from rest_client import WHOLE, Client, problem, submit_whole
 
+from scheduler.core.state import State
+from scheduler.forecast import fork as forks
+from scheduler.forecast.whatif import imagine, more_nodes
+
 
 @pytest.fixture
 def queue(cluster, admin):
@@ -57,6 +61,13 @@ def test_several_groups_of_nodes_are_all_there(admin, queue):
     assert [team["jct_after_s"] for team in found["teams"]] == pytest.approx(
         [team["jct_after_s"] for team in alike["teams"]], rel=0.1
     )
+
+
+def test_as_many_nodes_are_imagined_as_are_asked_for():
+    data = forks.encode(forks.take(State(epoch=1), 0))
+    imagined = imagine(data, more_nodes(State(epoch=1), [(1_000, 1, "a"), (1_000, 2, "b"), (500, 1, "a")]))
+    state = forks.decode(imagined).state
+    assert (len(state.nodes), len(state.devices)) == (2_500, 3_500)
 
 
 SLEEPER = {"name": "sleeper", "team": "nlp", "workdir": "/w", "command": ["sleep", "9"], "gpus": 4}

@@ -5,6 +5,7 @@ from rest_client import Client, problem, submit_whole
 
 from policies.model.decision import Decisions, Wait
 from policies.registry import find
+from scheduler.api.times import rfc3339
 from scheduler.api.whys import UNBLOCK
 from scheduler.core.binding import Binder
 from scheduler.core.events import Planned
@@ -122,6 +123,23 @@ def test_b43_where_enough_is_free_but_no_plan_fits_there_it_is_the_topology(clus
     id = submit_whole(admin)
     found = Binder(cluster.state, cluster.now_us()).binding(Wait(id, "Priority", "kept for others"))
     assert (found.code, found.text.startswith("4 device(s) are free")) == ("Topology", True)
+
+
+def test_b43_a_coming_reservation_is_the_reason_only_of_jobs_that_would_not_be_gone_by_then(cluster, admin):
+    runs = submit_whole(admin, work={"total": "1000000 steps"}, gpus=2, min_runtime="1h")
+    cluster.advance(8.0)
+    [kept] = {member.node for member in cluster.state.members.values() if member.job == runs and member.attempt == 2}
+    other = "n1" if kept == "n0" else "n0"
+    soon = rfc3339(cluster.now_us() + 3_600_000_000)
+    body = {"name": "upgrade", "nodes": [other], "begin": soon, "duration": "4h", "team": "ops"}
+    assert admin("POST", "/v1/reservations", json=body).status_code == 201
+    long, short = (
+        submit_whole(admin, name, gpus=2, time_limit=limit, preemptible=False)
+        for name, limit in (("long", "5h"), ("short", "10m"))
+    )
+    waits = tuple(Wait(id, "Resources", "none is free") for id in (long, short))
+    binder = Binder(cluster.state, cluster.now_us(), waits)
+    assert [binder.binding(wait).code for wait in waits] == ["Reservation", "Resources"]
 
 
 def test_b43_nobody_comes_first_who_is_held_or_too_large(cluster, admin):
