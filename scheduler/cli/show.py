@@ -40,7 +40,7 @@ def facts(job: dict[str, Any]) -> list[tuple[str, str]]:
         ("Ended by", job["ended_by"]),
         ("Exit", _exit(job)),
         ("Priority", str(job["priority"])),
-        ("GPUs", f"{gpus['have']} of {gpus['min']} to {gpus['max']}"),
+        ("GPUs", f"{gpus['have']} of {_range(gpus['min'], gpus['max'])}"),
         ("Pipeline", plan_line(plan) if plan else None),
         ("Step", _of(job["step"], job["total_steps"])),
         ("Neighbours", _neighbours(job["neighbours"])),
@@ -98,6 +98,11 @@ def _saving(plan: dict[str, Any]) -> str:
 
 def counted(number: int, what: str, plural: str = "s") -> str:
     return f"{number} {what}{'' if number == 1 else plural}"
+
+
+def _range(low: int, high: int) -> str:
+    """As people say it: 4, or 1 to 4."""
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def _of(step: int | None, total: int | None) -> str | None:

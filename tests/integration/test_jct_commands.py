@@ -77,6 +77,12 @@ def test_show_tells_all_and_leaves_out_what_is_unknown(jct, living, job_file):
     assert shown["job"]["attempts"][0]["kind"] == "probe"
 
 
+def test_show_tells_one_number_of_gpus_where_there_is_one(jct, living, job_file):
+    exact, range_ = (submitted(jct, job_file(), "--gpus", gpus) for gpus in ("2", "1-4"))
+    assert "GPUs          0 of 2\n" in jct("show", exact)[1]
+    assert "GPUs          0 of 1 to 4\n" in jct("show", range_)[1]
+
+
 def test_events_tell_the_story(jct, living, job_file):
     id = submitted(jct, job_file())
     out = jct("events", id)[1]
