@@ -5,18 +5,14 @@ import itertools
 import os
 from pathlib import Path
 
-import hypothesis.strategies as st
 import msgspec
 import pytest
 from forests import CPU, model
 from gang import plan
-from hypothesis import given
 
 from agent.devices import KnownGpus
 from agent.devices.scripted import Scripted
 from agent.forest import file
-from agent.forest.contested import BEGINS, ENDS, HELD_S, Contest
-from agent.forest.felt import at_least_waited, computed, felt
 from agent.forest.model import ANY, Hardware
 from agent.forest.observed import CALM, Observed, Pace
 from agent.forest.predictor import SHIPPED, Predictor, choose, is_disturbed
@@ -36,10 +32,6 @@ def member(device: str, number: int = 0, ranks: int = 1, **said) -> tuple[Target
     target = Target(job=1, attempt=1, member=number, device=device, want=Run(), spec=SPEC,
                     plan=plan(range(ranks + 1)), ranks=tuple(range(ranks)))  # fmt: skip
     return target, Report(job=1, attempt=1, member=number, seq=1, phase=Phase.TRAINING, pid=4711, **said)
-
-
-def slowdown(ratio: float, source: Source = Source.FOREST) -> Slowdown:
-    return Slowdown(device="d", ratio=ratio, low=ratio, high=ratio, confidence=1.0, source=source)
 
 
 class Uses:
@@ -156,106 +148,6 @@ def test_a_step_time_that_cannot_be_is_not_learned_from():
     assert found[1, 1] == pytest.approx((1.0, 1.0, 1.0))
 
 
-# --- contested ----------------------------------------------------------------------------------------------------
-
-
-def told(ratios: list[float]) -> list[bool]:
-    contest = Contest()
-    return [contest.take(slowdown(ratio), at * 0.5).contested for at, ratio in enumerate(ratios)]
-
-
-def test_a_device_is_contested_once_it_has_been_slow_for_a_while_and_until_it_has_not():
-    calm, slow = [1.0] * 10, [1.5] * 40
-    found = told([*calm, *slow, *calm * 4])
-    begins, ends = found.index(True), len(found) - found[::-1].index(True)
-    assert 10 + 2 * HELD_S <= begins <= 10 + 2 * HELD_S + 5
-    assert 50 + 2 * HELD_S <= ends <= 50 + 2 * HELD_S + 5
-
-
-def test_dyn42_a_short_burst_is_ignored():
-    assert not any(told([1.0] * 10 + [3.0] * int(2 * HELD_S) + [1.0] * 20))
-
-
-def test_dyn40_19_percent_are_no_contest_and_20_are():
-    assert not any(told([1.19] * 100))
-    assert told([1.2] * 100)[-1]
-
-
-def test_what_sways_between_the_two_bounds_never_flaps():
-    between = [BEGINS - 0.01, ENDS + 0.01] * 50
-    assert not any(told(between))
-    assert all(told([2.0] * 20 + between)[20:])
-
-
-@given(st.lists(st.floats(1.0, 4.0), min_size=1, max_size=200))
-def test_it_never_changes_twice_within_the_time_that_it_is_held(ratios):
-    found = told(ratios)
-    turns = [at for at in range(1, len(found)) if found[at] != found[at - 1]]
-    assert all(later - earlier >= 2 * HELD_S for earlier, later in itertools.pairwise(turns))
-
-
-@pytest.mark.parametrize("for_s", [6.0, 30.0, 120.0])
-def test_a_device_that_goes_to_and_fro_for_hours_is_told_seldom(for_s):
-    """Contested for so long, free for as long: everybody hears of each turn."""
-    contest, hours = Contest(), 6
-    found = [
-        contest.take(slowdown(2.0 if at * 0.5 % (2 * for_s) < for_s else 1.0), at * 0.5).contested
-        for at in range(hours * 7200)
-    ]
-    turns = sum(one != other for one, other in itertools.pairwise(found))
-    assert 2 <= turns <= 8 * 6 * hours, "eight in ten minutes"
-
-
-def test_a_sample_now_and_then_of_which_nothing_is_known_hides_no_neighbour():
-    contest = Contest()
-    found = [contest.lose(at * 0.5) if at % 8 == 7 else contest.take(slowdown(2.0), at * 0.5) for at in range(60)]
-    assert all(one is not None and one.contested for one in found[12:])
-    later = [contest.lose((60 + at) * 0.5) for at in range(20)]
-    assert [one is None for one in later] == [at >= 2 * HELD_S - 1 for at in range(20)]
-
-
-def test_a_device_that_is_known_and_unknown_by_turns_is_told_seldom_too():
-    contest, turns, before = Contest(), 0, False
-    for at in range(6 * 7200):
-        found = contest.take(slowdown(2.0), at * 0.5) if at % 60 < 40 else contest.lose(at * 0.5)
-        contested = found is not None and found.contested
-        turns, before = turns + (contested != before), contested
-    assert turns <= 8 * 6 * 6
-
-
-def test_a_model_file_that_is_good_and_bad_by_turns_is_looked_at_ever_less_often(tmp_path):
-    """Every look may be an event: here it changes every ten seconds for two hours."""
-    file.write(tmp_path / "good", model(CPU, trees=5))
-    found, told = predictor(tmp_path), []
-    found._clock_s = iter(at * 0.5 for at in range(20_000)).__next__
-    for at in range(2 * 7200):
-        if at % 20 == 0:
-            path = tmp_path / "model.npz"
-            path.unlink(missing_ok=True)
-            if at % 40:
-                path.write_bytes(b"bad")
-            else:
-                os.link(tmp_path / "good", path)
-        told.append(found.of(sample(at), []).fallback)
-    assert sum(one != other for one, other in itertools.pairwise(told)) <= 8 * 12
-
-
-def test_while_a_calibration_runs_nothing_is_learned_from_jobs(shipped):
-    clock = iter(range(10_000))
-    for calibrates in (True, False):
-        found = Predictor(None, lambda: next(clock) * 0.5, Uses(None), shipped, lambda answer=calibrates: answer)
-        for step in range(40):
-            found.of(sample(step), [member("d", step=step, step_time_s=0.1)])
-        assert (len(found.window) == 0) is calibrates
-
-
-def test_another_source_is_not_mixed_with_the_old_one():
-    contest = Contest()
-    for at in range(5):
-        contest.take(slowdown(3.0), at * 0.5)
-    assert contest.take(slowdown(1.0, Source.OBSERVED), 3.0).ratio == 1.0
-
-
 # --- which model --------------------------------------------------------------------------------------------------
 
 
@@ -297,6 +189,32 @@ def test_b59_a_model_that_cannot_be_used_is_told_with_what_is_used_instead(tmp_p
 def test_other_kinds_have_their_step_times(tmp_path, shipped):
     choice = choose(None, {"H200": Hardware("H200", "8 devices")}, shipped)
     assert (choice.about, choice.models, choice.fallback) == ("H200: observed step times", {}, "")
+
+
+def test_a_model_file_that_is_good_and_bad_by_turns_is_looked_at_ever_less_often(tmp_path):
+    """Every look may be an event: here it changes every ten seconds for two hours."""
+    file.write(tmp_path / "good", model(CPU, trees=5))
+    found, told = predictor(tmp_path), []
+    found._clock_s = iter(at * 0.5 for at in range(20_000)).__next__
+    for at in range(2 * 7200):
+        if at % 20 == 0:
+            path = tmp_path / "model.npz"
+            path.unlink(missing_ok=True)
+            if at % 40:
+                path.write_bytes(b"bad")
+            else:
+                os.link(tmp_path / "good", path)
+        told.append(found.of(sample(at), []).fallback)
+    assert sum(one != other for one, other in itertools.pairwise(told)) <= 8 * 12
+
+
+def test_while_a_calibration_runs_nothing_is_learned_from_jobs(shipped):
+    clock = iter(range(10_000))
+    for calibrates in (True, False):
+        found = Predictor(None, lambda: next(clock) * 0.5, Uses(None), shipped, lambda answer=calibrates: answer)
+        for step in range(40):
+            found.of(sample(step), [member("d", step=step, step_time_s=0.1)])
+        assert (len(found.window) == 0) is calibrates
 
 
 # --- all together -------------------------------------------------------------------------------------------------
@@ -455,56 +373,3 @@ def test_of_a_core_that_has_no_member_nothing_is_said(tmp_path):
     file.write(tmp_path / "model.npz", model(CPU, trees=20))
     busy = DeviceSample(id="d", kind="cpu", age_s=0.1, values={"busy_percent": 100.0})
     assert predictor(tmp_path).of(sample(1, busy), []).devices[0].slowdown is None
-
-
-@pytest.mark.parametrize(
-    ("busy", "wait", "stage", "step"),
-    [
-        (50.0, 50.0, 2.0, 2.0),  # it runs or waits for its core all the time
-        (25.0, 75.0, 4.0, 4.0),
-        (3.0, 75.0, 4.0, 1 / 0.91),  # mostly asleep: 3% on the core, 9% waiting for it
-        (25.0, 50.0, 2.0, 1 / 0.75),
-        (100.0, 0.0, 1.5, 1.5),  # it runs all the time, more slowly
-        (90.0, 0.0, 1.5, 1 / 0.7),
-        (50.0, 0.0, 2.0, 1 / 0.75),  # half of the time it sleeps, and that takes as long as ever
-        (40.0, 50.0, 4.0, 1 / 0.4),  # 40% of the time it waits, and half of its 40% on the core is lost as well
-        (4.0, 0.0, 3.6, 1 / (1 - 0.04 * (1 - 1 / 3.6))),  # hardly ever on a core, whatever is said of it
-        (50.0, 50.0, 1.2, 2.0),  # what it waited is known
-        (400.0, 50.0, 2.0, 2.0),  # several threads
-    ],
-)
-def test_a_job_feels_of_a_neighbour_what_it_would_have_computed_meanwhile(busy, wait, stage, step):
-    assert felt(stage, own(busy, wait)) == pytest.approx(step)
-
-
-@given(st.floats(0, 100), st.floats(0, 99), st.floats(1, 20))
-def test_a_job_never_feels_more_than_its_stage_nor_more_than_all_that_it_ran_and_waited(busy, wait, stage):
-    step = felt(stage, own(busy, wait))
-    assert 1.0 <= step <= max(stage, 1 / (1 - wait / 100)) * (1 + 1e-9)
-    ran = min(busy, 100 - wait)
-    assert step * (1 - ran / (100 - wait)) <= 1 + 1e-9
-    computes = at_least_waited(stage, own(busy, wait))
-    assert felt(computes, own(busy, wait)) == pytest.approx(step)
-    assert computes >= step * (1 - 1e-9), "a stage is a part of its step"
-
-
-@given(st.floats(20.5, 100), st.floats(0, 60), st.floats(1, 10))
-def test_what_step_times_show_is_learned_as_what_the_stage_felt(busy, wait, inflated):
-    values = own(min(busy, 100 - wait), wait)
-    stage = inflated / (1 - wait / 100)
-    assert computed(felt(stage, values), values) == pytest.approx(stage, rel=1e-6)
-
-
-def test_step_times_tell_nothing_of_a_stage_that_sleeps_or_of_what_it_cannot_have_lost():
-    assert computed(1.5, own(4.0, 0.0)) is None
-    assert computed(3.0, own(50.0, 0.0)) is None
-    assert computed(1.5, own(None, None)) == 1.5
-
-
-def own(busy, wait):
-    return dict.fromkeys(NODE.names) | {"own_busy_percent": busy, "own_wait_percent": wait}
-
-
-def test_where_it_is_not_known_how_it_runs_a_job_feels_all_of_it():
-    assert felt(1.7, own(None, None)) == 1.7
-
